@@ -118,7 +118,7 @@ def test_means_along_a_curve_are_those_of_cells() -> None:
     (column,) = table.columns
     assert column.ends is not None
     low, high = column.ends
-    p, means = hidden_states.posterior(v[:1]).probabilities[0], hidden_states.parts[0].means[:, 0].detach()
+    p, means = hidden_states.posterior(v[:1]).probabilities[0], hidden_states.moments.mean[:, 0].detach()
     value = sum(
         float(q) * weights @ column.cells_of(float(m) + nodes).clip(low, high) / weights.sum()
         for q, m in zip(p, means, strict=True)

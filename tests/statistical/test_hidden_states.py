@@ -69,7 +69,7 @@ def test_conditional_draws_have_the_moments_of_pairs(make) -> None:
     hidden = HiddenStates(hamiltonian)
     exact = Statistics(hamiltonian)
     hidden.expect(exact, 1.0, row)
-    drawn = hidden.draw(row, torch.Generator().manual_seed(GENERATOR), DRAWS)[:, 0]
+    drawn = hidden.posterior(row).draw(torch.Generator().manual_seed(GENERATOR), DRAWS)[:, 0]
     states = [x if len(x) else torch.empty(0) for x in hamiltonian.split(drawn)]
     for m in machine.hidden:
         states[m] = hamiltonian.mean(m, hamiltonian.field(m, states)).detach()

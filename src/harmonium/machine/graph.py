@@ -216,16 +216,16 @@ class Graph:
         """True if all hidden layers are summed out: nothing is left to sample given the visible layers."""
         return set(self.summed) == set(self.hidden)
 
-    def with_visible(self, layers: Iterable[int]) -> Graph:
-        """Returns the graph with further layers counted as visible, after the others: for sums over them.
+    def with_visible(self, visible: Iterable[int]) -> Graph:
+        """Returns the graph with these layers counted as visible, in this order: for sums over others.
 
         A sweep goes through its parts as before.
         """
         same = copy(self)
         for name in ("distances", "order", "independent"):
             vars(same).pop(name, None)
-        same.visible, same.is_chain = (*self.visible, *layers), False
-        same.hidden = tuple(l for l in self.hidden if l not in same.visible)
+        same.visible, same.is_chain = tuple(visible), False
+        same.hidden = tuple(l for l in range(self.size) if l not in same.visible)
         return same
 
     def sides(self, purpose: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,6 +1,5 @@
 """Exact sums over hidden units and missing entries: ln Z, ln p of rows, expected statistics, exact draws."""
 
-from harmonium.sums.given_hidden import couplings_of_columns as couplings_of_columns
 from harmonium.sums.hidden_states import (
     HiddenStates as HiddenStates,
     Posterior as Posterior,
@@ -10,6 +9,7 @@ from harmonium.sums.hidden_states import (
     nothing_seen as nothing_seen,
     visible_means_given as visible_means_given,
 )
+from harmonium.sums.joined_gaussians import couplings_of_columns as couplings_of_columns
 from harmonium.sums.limits import (
     AUTO_LIMIT as AUTO_LIMIT,
     EXPLICIT_LIMIT as EXPLICIT_LIMIT,

@@ -6,22 +6,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from math import log2
+from math import log2, pi
 from typing import final
 
 import torch
 from torch import Tensor
 
-from harmonium import _random
-from harmonium.layers import Layer, Moments
+from harmonium import _device, _random
+from harmonium.layers import Layer, Moments, Theta
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
-from harmonium.sums.given_hidden import (
-    IndependentUnits,
-    JoinedGaussians,
-    JoinedRows,
-    joined_layers,
-    places,
-)
+from harmonium.sums.joined_gaussians import JoinedGaussians, JoinedRows, places
 from harmonium.sums.limits import MAX_HIDDEN_STATES
 
 MAX_JOINED_COLUMNS = 32
@@ -47,7 +41,12 @@ def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[i
 def _with_integrated(graph: Graph, layers: Sequence[Layer]) -> Graph:
     """Returns the graph with hidden Gaussian layers as visible ones, which rows never show."""
     integrated = [l for l in graph.hidden if layers[l].gaussian]
-    return graph.with_visible(integrated) if integrated else graph
+    return graph.with_visible((*graph.visible, *integrated)) if integrated else graph
+
+
+def _find_joined(graph: Graph) -> set[int]:
+    """Returns the visible layers with an edge to a visible layer, or to themselves."""
+    return {l for edge in graph.edges for l in edge if set(edge) <= set(graph.visible)}
 
 
 def exact_hamiltonian(machine: BoltzmannMachine, *, forbidden: bool = False) -> Hamiltonian:
@@ -77,34 +76,21 @@ def visible_means_given(hamiltonian: Hamiltonian, hidden: Tensor) -> Tensor:
     Raises:
         ValueError: edges that join other visible layers.
     """
-    joined = sorted(_find_joined(hamiltonian.graph))
+    graph, joined = hamiltonian.graph, sorted(_find_joined(hamiltonian.graph))
     if not all(hamiltonian.layers[l].gaussian for l in joined):
         raise ValueError(f"machine: expected edges among Gaussian layers alone, received them for {joined}")
     states = [hidden] * len(hamiltonian.layers)
-    for l, place in zip(hamiltonian.graph.hidden, places(hamiltonian, hamiltonian.graph.hidden), strict=True):
+    for l, place in zip(graph.hidden, places(hamiltonian, graph.hidden), strict=True):
         states[l] = hidden[:, place]
-    for part in _list_parts(hamiltonian, hidden, states, {}):
-        for l, place in part.places.items():
-            states[l] = part.means[:, place].to(hidden)
+    for l in graph.visible:
+        if l not in joined:
+            states[l] = hamiltonian.mean(l, hamiltonian.field(l, states, graph.hidden))
+    if joined:
+        together = JoinedGaussians(hamiltonian, joined, hidden, {})
+        means = (together.field @ together.covariance).to(hidden)
+        for l, place in together.places.items():
+            states[l] = means[:, place]
     return hamiltonian.visible_states(states)
-
-
-def _list_parts(
-    hamiltonian: Hamiltonian, hidden: Tensor, states: Sequence[Tensor], roots: Mapping[int, Tensor]
-) -> list[IndependentUnits | JoinedGaussians]:
-    """Returns the visible layers in groups that are independent beside rows of hidden states."""
-    joined = _find_joined(hamiltonian.graph) | roots.keys()
-    return [
-        JoinedGaussians(hamiltonian, group, hidden, roots)
-        if joined.issuperset(group)
-        else IndependentUnits(hamiltonian, group[0], hidden, states)
-        for group in joined_layers(hamiltonian.graph)
-    ]
-
-
-def _find_joined(graph: Graph) -> set[int]:
-    """Returns the visible layers with an edge to a visible layer, or to themselves."""
-    return {l for edge in graph.edges for l in edge if set(edge) <= set(graph.visible)}
 
 
 @final
@@ -125,11 +111,15 @@ class HiddenStates:
             that those of x need not be learned. None: x = u throughout.
 
     Attributes:
-        hamiltonian: the machine, with hidden Gaussian layers behind the visible ones.
+        machine: the machine.
+        hamiltonian: the machine with hidden Gaussian layers among the visible ones, and joined layers last.
         states: States of the other hidden layers side by side, (states, columns).
+        hidden_places: Columns of each layer there.
         state_log_weights: c·h of every state, (states,) float64.
-        hidden: hidden layers of the machine, Gaussian ones among them.
-        width: Columns of a row.
+        places: visible layers of independent units, with their columns side by side.
+        first_columns: The first column of each of their units: all, or (units,).
+        field: Their fields beside every state, (states, columns).
+        joined: Gaussian layers that edges join, or with roots, behind these; None: there are none.
 
     Raises:
         ValueError: another machine, or joined Gaussian layers without a distribution.
@@ -157,15 +147,28 @@ class HiddenStates:
                 + (" and β by row" if by_row else "")
                 + "; a method that draws, such as gibbs, takes any machine"
             )
-        self.hidden, self.width = graph.hidden, hamiltonian.visible_width
         graph = _with_integrated(graph, layers)
-        self.hamiltonian = hamiltonian = replace(hamiltonian, graph=graph)
+        joined = sorted(_find_joined(graph) | roots.keys())
+        own = [l for l in graph.visible if l not in joined]
+        graph = graph.with_visible((*own, *joined))
+        self.machine, self.hamiltonian = hamiltonian, replace(hamiltonian, graph=graph)
+        hamiltonian = self.hamiltonian
         states = list_states(hamiltonian, graph.hidden)
         self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
+        self.hidden_places = dict(zip(graph.hidden, places(hamiltonian, graph.hidden), strict=True))
         self.state_log_weights = hamiltonian.beta_times(hamiltonian.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
             self.state_log_weights = self.state_log_weights + hamiltonian.log_weight(m, states[m]).double()
-        self.parts = _list_parts(hamiltonian, self.states, states, roots)
+        self.joined = JoinedGaussians(hamiltonian, joined, self.states, roots) if joined else None
+        self.places = dict(zip(own, places(hamiltonian, own), strict=True))
+        fields = [hamiltonian.field(l, states, graph.hidden) for l in own]
+        self.field = torch.cat([self.states[:, :0], *fields], 1)
+        self.first_columns: slice | Tensor = slice(None)
+        if any(layers[l].columns_per_unit > 1 for l in own):
+            units = [
+                torch.arange(x.start, x.stop, layers[l].columns_per_unit) for l, x in self.places.items()
+            ]
+            self.first_columns = torch.cat(units).to(hamiltonian.device)
 
     @classmethod
     def of(cls, machine: BoltzmannMachine) -> HiddenStates:
@@ -184,24 +187,67 @@ class HiddenStates:
 
     def nothing_seen(self, rows: int) -> Tensor:
         """Returns rows that show nothing, (rows, visible_width)."""
-        return self.state_log_weights.new_full((rows, self.width), torch.nan, dtype=self.hamiltonian.dtype)
+        return nothing_seen(self.machine, rows)
+
+    # Of independent units beside every state
+    # ------------------------------------------------------------------------------------------------------
+
+    def units(self) -> Iterator[tuple[Layer, Theta, Tensor]]:
+        """Yields the independent layers with their natural parameters and fields, (states, width_l)."""
+        for l, place in self.places.items():
+            yield self.hamiltonian.layers[l], self.hamiltonian.thetas[l], self.field[:, place]
+
+    @cached_property
+    def log_partitions(self) -> Tensor:
+        """ψ of every unit, (states, units)."""
+        found = [layer.log_partition(B, theta=theta) for layer, theta, B in self.units()]
+        return torch.cat([self.field[:, :0], *found], 1)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Mean and variance of every column, each (states, columns)."""
+        found = [layer.moments(B, theta=theta) for layer, theta, B in self.units()]
+        return Moments(*(torch.cat([self.field[:, :0], *(each[i] for each in found)], 1) for i in range(2)))
+
+    @cached_property
+    def statistics(self) -> dict[int, Theta]:
+        """E[t(x)] of every independent layer, each (states, width_l)."""
+        found = (layer.expected_statistics(B, theta=theta) for layer, theta, B in self.units())
+        return dict(zip(self.places, found, strict=True))
+
+    # The questions
+    # ------------------------------------------------------------------------------------------------------
+
+    def _sort(self, v: Tensor) -> Tensor:
+        """Returns rows with joined columns last, those of hidden Gaussian layers, NaN, among them."""
+        if self.hamiltonian.graph.visible == self.machine.graph.visible:
+            return v
+        states = self.machine.split(v)
+        for l in self.hamiltonian.graph.visible:
+            if l in self.machine.graph.hidden:
+                states[l] = v.new_full((len(v), self.machine.layers[l].width), torch.nan)
+        return self.hamiltonian.visible_states(states)
+
+    def sort_back(self, x: Tensor) -> Tensor:
+        """Returns the columns of rows, (..., visible_width), in the machine's order."""
+        if self.hamiltonian.graph.visible == self.machine.graph.visible:
+            return x
+        return self.machine.visible_states(self.hamiltonian.split(x))
 
     def posterior(self, v: Tensor) -> Posterior:
         """Returns the distribution of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
-        unseen = self.hamiltonian.visible_width - self.width  # columns of hidden Gaussian layers
-        return Posterior(self, torch.nn.functional.pad(v, (0, unseen), value=torch.nan) if unseen else v)
+        return Posterior(self, self._sort(v))
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
         """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
-        unseen = self.hamiltonian.visible_width - self.width
-        lacking = self.hamiltonian.split(torch.nn.functional.pad(v.isnan(), (0, unseen), value=True))
-        row_bytes = 4 * self.hamiltonian.dtype.itemsize * len(self.states) + sum(
-            part.row_bytes(torch.cat([lacking[l] for l in part.places], 1)) for part in self.parts
-        )
+        v = self._sort(v)
+        row_bytes = 4 * self.hamiltonian.dtype.itemsize * (len(self.states) + self.field.shape[1])
+        if self.joined is not None:
+            row_bytes += self.joined.row_bytes(v[:, self.field.shape[1] :].isnan())
         size = max(1, BLOCK_BYTES // row_bytes)
         for start in range(0, len(v), size):
             place = slice(start, min(start + size, len(v)))
-            yield place, self.posterior(v[place])
+            yield place, Posterior(self, v[place])
 
     @torch.no_grad()
     def log_weights(self, v: Tensor) -> Tensor:
@@ -225,14 +271,18 @@ class HiddenStates:
             column: visible column.
             x: values, (values,).
         """
-        hamiltonian, first = self.hamiltonian, 0
-        for l in hamiltonian.graph.visible:
-            if column < first + hamiltonian.layers[l].width:
-                break
-            first += hamiltonian.layers[l].width
-        part = next(part for part in self.parts if l in part.places)
-        beside = part.log_density(part.places[l].start + column - first, x.to(hamiltonian.dtype)).double()
-        return (beside + self._nothing.probabilities[0].double().log()).logsumexp(1)
+        x, places = x.to(self.hamiltonian.dtype), torch.arange(self.machine.visible_width, device=x.device)
+        at, own = int((self._sort(places.unsqueeze(0).double()) == column)[0].nonzero()), self.field.shape[1]
+        if self.joined is not None and at >= own:
+            covariance = self.joined.covariance[:, at - own]
+            variance, off = covariance[at - own], x.double().unsqueeze(1) - self.joined.field @ covariance
+            beside = -0.5 * (off.square() / variance + (2 * pi * variance).log())
+        else:
+            l, place = next((l, place) for l, place in self.places.items() if at < place.stop)
+            theta = tuple(t[at - place.start, None] for t in self.hamiltonian.thetas[l])
+            field = self.field[:, at, None]
+            beside = self.hamiltonian.layers[l].log_conditional(x.view(-1, 1, 1), field, theta)[..., 0]
+        return (beside.double() + self._nothing.probabilities[0].double().log()).logsumexp(1)
 
     @torch.no_grad()
     def expect(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> Tensor:
@@ -253,23 +303,6 @@ class HiddenStates:
             total += (row_weights * posterior.log_weights).sum()
         return total
 
-    @torch.no_grad()
-    def draw(self, v: Tensor, generator: torch.Generator, draws: int = 1) -> Tensor:
-        """Draws what rows lack from its exact distribution: a hidden state first, then the columns given it.
-
-        Args:
-            v: (rows, visible_width), NaN where missing; ``nothing_seen(rows)`` for draws of whole rows.
-            generator: source of noise.
-            draws: Independent draws of every row.
-
-        Returns:
-            (draws, rows, visible_width).
-        """
-        drawn = v.new_empty(draws, *v.shape)
-        for place, posterior in self.blocks(v):
-            drawn[:, place] = posterior.draw(generator, draws)
-        return drawn
-
 
 @final
 class Posterior:
@@ -277,18 +310,55 @@ class Posterior:
 
     Args:
         table: the hidden states.
-        v: (rows, visible_width), NaN where missing.
+        v: rows as ``HiddenStates`` sorts them, (rows, columns), NaN where missing.
     """
 
     @torch.no_grad()
     def __init__(self, table: HiddenStates, v: Tensor) -> None:
-        self._table, hamiltonian = table, table.hamiltonian
-        split = hamiltonian.split(v.to(hamiltonian.dtype))
-        self._parts = [part.rows(torch.cat([split[l] for l in part.places], 1)) for part in table.parts]
-        self._logits = table.state_log_weights.to(hamiltonian.dtype).repeat(len(v), 1)
-        self._rest = table.state_log_weights.new_full((len(v),), -float(hamiltonian.offset))
-        for part in self._parts:
-            self._rest += part.add_log_weights(self._logits)
+        self._table, self._looks = table, not _device.is_async(v.device)
+        x, joined = v.to(table.hamiltonian.dtype).tensor_split([table.field.shape[1]], 1)
+        missing = x.isnan()
+        self._missing = None if self._looks and not bool(missing.any()) else missing
+        self._blank = self._looks and self._missing is not None and bool(missing.all())
+        self._x = x if self._missing is None else x.masked_fill(missing, 0.0)
+        self._logits = table.state_log_weights.to(x.dtype).repeat(len(v), 1)
+        self._rest = self._add_units() - table.hamiltonian.offset
+        self._joined: JoinedRows | None = None
+        if table.joined is not None:
+            self._joined = JoinedRows(table.joined, joined)
+            self._rest += self._joined.add_log_weights(self._logits)
+
+    def _add_units(self) -> Tensor:
+        """Adds what the independent units have of the log-weights, to (rows, states).
+
+        Returns:
+            The part that does not depend on the hidden state, (rows,) float64.
+        """
+        table, hamiltonian = self._table, self._table.hamiltonian
+        if self._blank:
+            self._logits += table.log_partitions.sum(1)
+            return self._logits.new_zeros(len(self._x), dtype=torch.float64)
+        self._logits.addmm_(self._x, table.field.t())
+        found = [
+            hamiltonian.layers[l].unit_log_weights(self._x[:, place], hamiltonian.thetas[l])
+            for l, place in table.places.items()
+        ]
+        weights = torch.cat([self._x[:, :0], *found], 1)
+        if self._missing is not None:
+            lacking = self._missing[:, table.first_columns]
+            marks, some = self._find_some(lacking)
+            self._logits.addmm_(marks, table.log_partitions[:, some].t())
+            weights = weights.masked_fill(lacking, 0.0)
+        return weights.sum(-1, dtype=torch.float64)
+
+    def _find_some(self, missing: Tensor) -> tuple[Tensor, Tensor | slice]:
+        """Returns the columns with a mark, as numbers, and their indices; all where these are many."""
+        marks = missing.to(self._x.dtype)
+        if self._looks:
+            some = marks.sum(0).nonzero().flatten()  # a third of the time that any takes
+            if 2 * len(some) < missing.shape[1]:
+                return marks[:, some], some
+        return marks, slice(None)
 
     @cached_property
     def log_weights(self) -> Tensor:
@@ -307,16 +377,14 @@ class Posterior:
     @torch.no_grad()
     def hidden_means(self) -> Tensor:
         """Returns E of the hidden layers, side by side, (rows, columns)."""
-        table, listed = self._table, self.probabilities @ self._table.states
-        hamiltonian = table.hamiltonian
-        if hamiltonian.graph.hidden == table.hidden:
-            return listed
-        above = zip(hamiltonian.graph.hidden, places(hamiltonian, hamiltonian.graph.hidden), strict=True)
-        means = {l: listed[:, place] for l, place in above}
-        for part, rows in zip(table.parts, self._parts, strict=True):
-            joined = rows.moments(self.probabilities).mean
-            means |= {l: joined[:, place].to(listed) for l, place in part.places.items()}
-        return torch.cat([means[l] for l in table.hidden], 1)
+        table = self._table
+        hidden = table.machine.graph.hidden
+        if hidden == table.hamiltonian.graph.hidden:
+            return self.probabilities @ table.states
+        means = table.hamiltonian.split(self._moments.mean)
+        for l, place in table.hidden_places.items():
+            means[l] = self.probabilities @ table.states[:, place]
+        return torch.cat([means[l] for l in hidden], 1)
 
     @torch.no_grad()
     def moments(self) -> Moments:
@@ -324,39 +392,51 @@ class Posterior:
 
         What is seen is its own mean, without variance.
         """
-        parts = [part.moments(self.probabilities) for part in self._parts]
-        return Moments(self._join([x.mean for x in parts]), self._join([x.variance for x in parts]))
+        return Moments(*map(self._table.sort_back, self._moments))
+
+    @cached_property
+    def _moments(self) -> Moments:
+        """Mean and variance of every entry, those of hidden Gaussian layers among them."""
+        table, p, missing = self._table, self.probabilities, self._missing
+        mean, variance = self._x, torch.zeros_like(self._x)
+        if missing is not None:
+            means, variances = table.moments
+            middle = means.mean(0)  # about which second moments lose few digits
+            off = p @ (means - middle)
+            spread = (p @ (variances + (means - middle).square()) - off.square()).clamp(min=0)
+            mean, variance = torch.where(missing, middle + off, mean), spread.masked_fill(~missing, 0.0)
+        if self._joined is None:
+            return Moments(mean, variance)
+        joined = self._joined.moments(p)
+        pairs = zip((mean, variance), joined, strict=True)
+        return Moments(*(torch.cat([x, y.to(x.dtype)], 1) for x, y in pairs))
 
     @torch.no_grad()
     def unit_probabilities(self, layer: int, unit: int) -> Tensor:
         """Returns p of every state of a discrete visible unit that no row shows, (rows, n_states)."""
-        (part,) = [part for part in self._table.parts if layer in part.places]
-        if not isinstance(part, IndependentUnits) or not part.layer.discrete:
-            raise ValueError(
-                f"layer: expected discrete units, received {self._table.hamiltonian.layers[layer]}"
-            )
-        return self.probabilities @ part.probabilities(unit)
+        kind, theta = self._table.hamiltonian.layers[layer], self._table.hamiltonian.thetas[layer]
+        if not kind.discrete:
+            raise ValueError(f"layer: expected discrete units, received {kind}")
+        values = kind.values().to(self._x)
+        alone = kind.unit_log_weights(values.repeat(1, kind.n_units), theta)[:, unit]
+        field = kind.by_unit(self._table.field[:, self._table.places[layer]])[:, unit]
+        return self.probabilities @ (field @ values.t() + alone).softmax(-1)
 
     @torch.no_grad()
     def sum_squares(self, layer: int, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns sums over rows of weight times E of products, for a Gaussian layer that edges join.
 
         Args:
-            layer: joined to no layer but itself.
+            layer: index of the layer.
             weight: (rows,).
 
         Returns:
             Sums of φ ⊗ φ, x ⊗ φ and x ⊗ x, float64, with φ the hidden columns behind a 1, and states x.
         """
-        part = next(
-            part for part in self._parts if isinstance(part, JoinedRows) and [*part.places] == [layer]
-        )
-        p = self.probabilities * weight.to(self.probabilities).unsqueeze(1)
-        sums, of_states = part.sum(p), p.double().sum(0).unsqueeze(1)
-        phi = torch.cat([torch.ones_like(of_states), self._table.states.double()], 1)
-        assert sums.squared is not None
-        crossed = torch.cat([sums.statistics[layer][0].unsqueeze(1), sums.crossed], 1)
-        return (phi * of_states).t() @ phi, crossed, sums.squared
+        assert self._table.joined is not None and self._joined is not None
+        p, phi = self.probabilities * weight.to(self._x).unsqueeze(1), self._table.joined.phi
+        place, (crossed, squared) = self._table.joined.places[layer], self._joined.sum(p)
+        return (phi * p.double().sum(0).unsqueeze(1)).t() @ phi, crossed[place], squared[place, place]
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, draws: int = 1) -> Tensor:
@@ -370,53 +450,87 @@ class Posterior:
         for some in torch.split(torch.arange(draws, device="cpu"), max(1, _DRAWN_ROWS // len(total))):
             noise = _random.uniform((len(total), len(some)), generator, torch.float64)
             chosen = torch.searchsorted(cumulative, noise * total, right=True).t()
-            parts.append(self._join([part.draw(chosen, generator) for part in self._parts]))
+            parts.append(self._table.sort_back(self._draw_columns(chosen, generator)))
         return torch.cat(parts)
+
+    def _draw_columns(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        """Draws what rows lack beside hidden states, (draws, rows) int64: (draws, rows, columns)."""
+        table, parts = self._table, []
+        for l, place in table.places.items():
+            x = self._x[:, place].expand(*chosen.shape, -1)
+            lacking = None if self._missing is None else self._missing[:, place]
+            if lacking is not None and not (self._looks and not bool(lacking.any())):
+                field = table.field[:, place][chosen.flatten()]
+                drawn = table.hamiltonian.sample(l, field, generator)
+                x = torch.where(lacking, drawn.view(x.shape), x)
+            parts.append(x)
+        if self._joined is not None:
+            parts.append(self._joined.draw(chosen, generator).to(self._x.dtype))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     @torch.no_grad()
     def add_statistics(self, into: Statistics, weight: float | Tensor) -> None:
         """Adds the sum over rows of weight · E[S | what the row shows], with a number or (rows,)."""
-        table, graph = self._table, self._table.hamiltonian.graph
-        row_weights = weight.to(self.probabilities).unsqueeze(1) if isinstance(weight, Tensor) else weight
+        table, hamiltonian, joined = self._table, self._table.hamiltonian, self._table.joined
+        row_weights = weight.to(self._x).unsqueeze(1) if isinstance(weight, Tensor) else weight
         weights = self.probabilities * row_weights
-        sums = [part.sum(weights) for part in self._parts]
-        sums_of = {
-            l: (part_sums, place)
-            for part, part_sums in zip(table.parts, sums, strict=True)
-            for l, place in part.places.items()
-        }
-        above = dict(zip(graph.hidden, places(table.hamiltonian, graph.hidden), strict=True))
         of_states = weights.sum(0)
+        thetas, crossed = self._sum_units(weights)
         of_hidden = (table.states * of_states.unsqueeze(1)).t() @ table.states
-        thetas = []
-        for l, layer in enumerate(table.hamiltonian.layers):
-            if l in sums_of:
-                thetas.append([t.to(weights.dtype) for t in sums_of[l][0].statistics[l]])
-            else:
-                thetas.append([of_states @ t for t in layer.statistics(table.states[:, above[l]])])
-        products = []
-        for l, m in graph.edges:
-            if l in above and m in above:
-                product = of_hidden[above[l], above[m]]
-            elif l in above:
-                product = sums_of[m][0].crossed[sums_of[m][1], above[l]].t()
-            elif m in above:
-                product = sums_of[l][0].crossed[sums_of[l][1], above[m]]
-            else:
-                squared = sums_of[l][0].squared
-                assert squared is not None
-                product = squared[sums_of[l][1], sums_of[m][1]]
-            products.append((product / 2 if l == m else product).to(weights.dtype))
-        into.add_sums(thetas, products)
+        for l, place in table.hidden_places.items():
+            thetas[l] = [of_states @ t for t in hamiltonian.layers[l].statistics(table.states[:, place])]
+        squared = of_hidden  # of no layer
+        if joined is not None and self._joined is not None:
+            beside, squared = (x.to(weights.dtype) for x in self._joined.sum(weights))
+            for l, place in joined.places.items():
+                thetas[l] = [beside[place, 0], -0.5 * squared.diagonal()[place]]
+                crossed[l] = beside[place, 1:]
 
-    def _join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Joins what was found for the parts, (..., width) each, to rows, (..., visible_width)."""
-        table = self._table
-        states = [table.states] * len(table.hamiltonian.layers)
-        for part, x in zip(table.parts, parts, strict=True):
-            for l, place in part.places.items():
-                states[l] = x[..., place].to(table.hamiltonian.dtype)
-        return table.hamiltonian.visible_states(states)[..., : table.width]
+        def product(l: int, m: int) -> Tensor:
+            """Returns the sum of x_l ⊗ x_m."""
+            if l in crossed and m in crossed:  # layers that edges join
+                assert joined is not None
+                return squared[joined.places[l], joined.places[m]]
+            if m in crossed:
+                return product(m, l).t()
+            place = table.hidden_places[m]
+            return crossed[l][:, place] if l in crossed else of_hidden[table.hidden_places[l], place]
+
+        products = [product(l, m) / 2 if l == m else product(l, m) for l, m in hamiltonian.graph.edges]
+        into.add_sums([thetas[l] for l in range(len(thetas))], products)
+
+    def _sum_units(self, weights: Tensor) -> tuple[dict[int, list[Tensor]], dict[int, Tensor]]:
+        """Sums over rows and hidden states, with weights (rows, states), for every independent layer.
+
+        Returns:
+            Sums of E[t(x)], each (width_l,), and of x ⊗ hidden, (width_l, hidden columns).
+        """
+        table, missing, row_weights = self._table, self._missing, weights.sum(1)
+        means = table.moments.mean.t()
+        if self._blank:
+            of_states = weights.sum(0)
+            thetas = {l: [of_states @ t for t in each] for l, each in table.statistics.items()}
+            products = (means * of_states) @ table.states
+            return thetas, {l: products[place] for l, place in table.places.items()}
+        by_state = self._x.t() @ weights  # (columns, states): five times as fast as its transpose
+        if missing is not None:
+            marks, some = self._find_some(missing)
+            lacking = marks.t() @ weights
+            if isinstance(some, Tensor):
+                lacking = torch.zeros_like(by_state).index_copy_(0, some, lacking)
+            by_state.addcmul_(lacking, means)
+        thetas = {}
+        for l, place in table.places.items():
+            thetas[l] = [by_state[place].sum(1)]  # t_0 is x itself
+            seen = table.hamiltonian.layers[l].statistics(self._x[:, place])
+            for t, expected in zip(seen[1:], table.statistics[l][1:], strict=True):
+                if missing is None:
+                    thetas[l].append(row_weights @ t)
+                else:
+                    beside = (lacking[place] * expected.t()).sum(1)
+                    thetas[l].append(row_weights @ t.masked_fill(missing[:, place], 0.0) + beside)
+        products = by_state @ table.states
+        return thetas, {l: products[place] for l, place in table.places.items()}
 
 
 def list_states(hamiltonian: Hamiltonian, among: Sequence[int]) -> list[Tensor]:

@@ -73,33 +73,20 @@ class Listing:
         summed: Sequence[int],
         grid: bool = False,
     ) -> None:
-        self.hamiltonian, self.rows, self.listed, self.summed = (
-            hamiltonian,
-            rows,
-            tuple(listed),
-            tuple(summed),
-        )
-        self._axes = {
-            l: _grid_of(hamiltonian, l)
-            if grid
-            else _Axis(
-                units := list_units(hamiltonian, l), [hamiltonian.layers[l].n_states or 0] * len(units)
-            )
-            for l in self.listed
-        }
-        steps = [axis.step for axis in self._axes.values() if axis.step is not None]
-        self._log_cell = float(torch.cat(steps).log().sum()) if steps else 0.0
+        self.hamiltonian, self.rows = hamiltonian, rows
+        self.listed, self.summed = tuple(listed), tuple(summed)
+        self._axes = {l: _find_axis(hamiltonian, l, grid) for l in self.listed}
+        cells = [axis.step.log().sum() for axis in self._axes.values() if axis.step is not None]
+        self._log_cell = float(sum(cells))
         self._radices = [n for axis in self._axes.values() for n in axis.counts]
         self._states = prod(self._radices)
         self.log2_states = log2(self._states) if self._states else inf
         self.columns = sum(layer.width for layer in hamiltonian.layers)
         self.unit_updates = rows * self.columns * (inf if self.log2_states > 1000 else 2.0**self.log2_states)
         self._clamped = [l for l in range(len(hamiltonian.layers)) if hamiltonian.is_clamped(l)]
-        empty = torch.empty(rows, 0, dtype=hamiltonian.dtype, device=hamiltonian.device)
-        self._shown = [
-            hamiltonian.apply_clamp(l, empty) if hamiltonian.is_clamped(l) else empty
-            for l in range(len(hamiltonian.layers))
-        ]
+        self._shown = [hamiltonian.thetas[0][0].new_empty(rows, 0)] * len(hamiltonian.layers)
+        for l in self._clamped:
+            self._shown[l] = hamiltonian.apply_clamp(l, self._shown[l])
         self._only: _Block | None = None
 
     def log_weights(self) -> Tensor:
@@ -118,16 +105,13 @@ class Listing:
         total = self.log_weights()
         row_weights = weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
         for block in self._blocks():
-            self._add(into, block, (block.log_weights - total.unsqueeze(-1)).exp() * row_weights)
-
-    def _add(self, into: Statistics, block: _Block, weights: Tensor) -> None:
-        row = torch.arange(self.rows, device=weights.device).repeat_interleave(weights.shape[1])
-        states = list(block.states)
-        for l in self._clamped:
-            states[l] = self._shown[l][row]
-        for l in self.listed:
-            states[l] = states[l].repeat(weights.numel() // len(states[l]), 1)
-        into.add(block.hamiltonian, states, weights.flatten(), summed=block.fields, fields=block.fields)
+            p = (block.log_weights - total.unsqueeze(-1)).exp() * row_weights
+            states = list(block.states)
+            for l in self._clamped:
+                states[l] = self._shown[l].repeat_interleave(p.shape[1], 0)
+            for l in self.listed:
+                states[l] = states[l].repeat(p.numel() // len(states[l]), 1)
+            into.add(block.hamiltonian, states, p.flatten(), summed=block.fields, fields=block.fields)
 
     def _blocks(self) -> Iterator[_Block]:
         """Yields all listed states beside every row, some at a time; a single block is kept."""
@@ -160,20 +144,13 @@ class Listing:
             part, count = bare, len(index)
             if partly:
                 part = hamiltonian.select_rows(torch.arange(rows, device=device).repeat_interleave(count))
-            states, first = (
-                [digits.new_empty(times * count, 0, dtype=hamiltonian.dtype)] * len(hamiltonian.layers),
-                0,
-            )
-            for l, axis in self._axes.items():
-                layer_digits = digits[:, first : first + len(axis.counts)]
-                states[l] = (
-                    _states_of(hamiltonian.layers[l], axis, layer_digits)
-                    .to(hamiltonian.dtype)
-                    .repeat(times, 1)
-                )
-                if len(axis.units) < hamiltonian.layers[l].n_units:
+            states = [digits.new_empty(times * count, 0, dtype=hamiltonian.dtype)] * len(hamiltonian.layers)
+            parts = torch.split(digits, [len(axis.counts) for axis in self._axes.values()], 1)
+            for (l, axis), layer_digits in zip(self._axes.items(), parts, strict=True):
+                x = _states_of(hamiltonian.layers[l], axis, layer_digits).to(hamiltonian.dtype)
+                states[l] = x.repeat(times, 1)
+                if len(axis.units) < hamiltonian.layers[l].n_units:  # elsewhere ``agrees`` tells states apart
                     states[l] = part.apply_clamp(l, states[l])
-                first += len(axis.counts)
             log_weights = base.expand(rows, count)
             if self.listed:
                 log_weights = log_weights - bare.energy(states, self.listed).view(times, count)
@@ -205,9 +182,11 @@ def list_units(hamiltonian: Hamiltonian, l: int) -> Tensor:
     return units[~layer.by_unit(held[0])[:, 0]]
 
 
-def _grid_of(hamiltonian: Hamiltonian, l: int) -> _Axis:
-    """Returns the grid of a Gaussian layer beside one discrete layer, over the units that rows lack."""
-    units = list_units(hamiltonian, l)
+def _find_axis(hamiltonian: Hamiltonian, l: int, grid: bool) -> _Axis:
+    """Returns the units of a layer to list; on a grid those of a Gaussian layer beside one discrete layer."""
+    units, n_states = list_units(hamiltonian, l), hamiltonian.layers[l].n_states or 0
+    if not grid:
+        return _Axis(units, [n_states] * len(units))
     linear, precision = (theta.detach().double() for theta in hamiltonian.thetas[l])
     low = high = linear
     for edge, other, above in hamiltonian.graph.joints[l]:

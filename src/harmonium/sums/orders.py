@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import log2
 from typing import NamedTuple, final
@@ -74,65 +74,49 @@ class EliminationOrder(NamedTuple):
 def find_order(hamiltonian: Hamiltonian, free: Mapping[int, Sequence[int]]) -> EliminationOrder | None:
     """Returns the cheapest order found that sums out all free units; None where all are too expensive.
 
-    Tried are sweeps from one end of the graph to the other, fewest neighbours first and fewest new pairs
-    first. What is found is kept with the graph.
+    Tried are a sweep from one end of the graph to the other (Cuthill & McKee 1969), fewest neighbours first
+    and fewest new pairs first. What is found is kept with the graph; dense layers are refused without a
+    search, by the number of neighbours alone.
 
     Args:
         hamiltonian: the machine.
         free: free units by layer.
     """
-    graph = hamiltonian.graph
+    graph, layers = hamiltonian.graph, hamiltonian.layers
     key = tuple((l, tuple(units)) for l, units in sorted(free.items()))
     if key not in graph.orders:
+        search = _Search(graph, layers, free)
+        if sum(map(len, free.values())) > _MOST or search.least_size() > log2(MAX_TABLE_ENTRIES):
+            return None
         if len(graph.orders) >= _KEPT:
             graph.orders.clear()
-        graph.orders[key] = _Search(graph, hamiltonian.layers, free).best
+        graph.orders[key] = search.best
     order: EliminationOrder | None = graph.orders[key]
     return order
 
 
 def list_pairs(
-    graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]], only: int | None = None
+    graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]], *, dense: bool = True
 ) -> Iterator[Pairs]:
-    """Yields the pairs of free units that each edge joins, or one edge alone."""
+    """Yields the pairs of free units that each edge joins; without ``dense`` not those of full matrices."""
+    marks = {l: np.bincount(units, minlength=layers[l].n_units) > 0 for l, units in free.items()}
     for edge, (l, m) in enumerate(graph.edges):
-        if not free.get(l) or not free.get(m) or only not in (None, edge):
-            continue
         pattern, places = graph.patterns[edge], None
+        joined = graph.joined[edge] if pattern is None else None
+        if l not in marks or m not in marks or (pattern is None and joined is None and not dense):
+            continue
         if pattern is not None:
             below, above = pattern.pairs.t().cpu().numpy()
-            places = (_marks(layers[l], free[l])[below] & _marks(layers[m], free[m])[above]).nonzero()[0]
+            places = (marks[l][below] & marks[m][above]).nonzero()[0]
             below, above = below[places], above[places]
         else:
-            rows, columns = np.asarray(free[l]), np.asarray(free[m])
-            joined = _mark_joined(graph, layers, edge)
-            inside = (
-                joined[np.ix_(rows, columns)] if joined is not None else np.ones((len(rows), len(columns)))
-            )
-            below, above = inside.nonzero()
-            below, above = rows[below], columns[above]
-            if l == m:
-                below, above = below[keep := below < above], above[keep]
+            inside = np.outer(marks[l], marks[m])
+            if joined is not None:
+                by_unit = joined.cpu().view(len(marks[l]), layers[l].columns_per_unit, len(marks[m]), -1)
+                inside &= by_unit.any(3).any(1).numpy()
+            below, above = (np.triu(inside, 1) if l == m else inside).nonzero()
         if len(below):
             yield Pairs(edge, below, above, places)
-
-
-def _marks(layer: Layer, units: Sequence[int]) -> np.ndarray:
-    """Marks some units of a layer, (n_units,)."""
-    marks = np.zeros(layer.n_units, bool)
-    marks[list(units)] = True
-    return marks
-
-
-def _mark_joined(graph: Graph, layers: Sequence[Layer], edge: int) -> np.ndarray | None:
-    """Marks the units that an edge without a pattern joins, (units, units); None: all."""
-    joined = graph.joined[edge]
-    if joined is None:
-        return None
-    l, m = graph.edges[edge]
-    by_unit = joined.cpu().view(layers[l].n_units, layers[l].columns_per_unit, layers[m].n_units, -1)
-    marks: np.ndarray = by_unit.any(3).any(1).numpy()
-    return marks
 
 
 @final
@@ -148,8 +132,6 @@ class _Search:
     @property
     def best(self) -> EliminationOrder | None:
         """The cheapest order; None where each is beyond what a sum may cost."""
-        if len(self._all) > _MOST or self._least_size() > log2(MAX_TABLE_ENTRIES):
-            return None
         place = {unit: i for i, unit in enumerate(self._units)}
         leaves = [unit for unit in self._all if unit not in place]
         beside: dict[tuple[int, int], list[int]] = {leaf: [] for leaf in leaves}
@@ -183,8 +165,7 @@ class _Search:
         """Returns the cheapest of some orders of units with these neighbours."""
         best: EliminationOrder | None = None
         limit = EXPLICIT_LIMIT - already
-        rules: list[Callable[[], Collection[int] | None]] = [
-            lambda: range(len(self._units)),
+        rules: list[Callable[[], list[int] | None]] = [
             lambda: _sweep(joined),
             lambda: self._greedy(joined, self._sum_neighbours),
         ]
@@ -196,11 +177,11 @@ class _Search:
             if order is not None and eliminated is not None:
                 scopes, limit, largest = eliminated
                 total = already + limit
-                best = EliminationOrder(self._units, leaves, beside, list(order), scopes, total, largest)
+                best = EliminationOrder(self._units, leaves, beside, order, scopes, total, largest)
         return best
 
     def _eliminate(
-        self, joined: Neighbours, order: Collection[int], limit: float
+        self, joined: Neighbours, order: Sequence[int], limit: float
     ) -> tuple[list[tuple[int, ...]], float, float] | None:
         """Returns scopes of an order, the entries of all tables and of the largest; None beyond a limit."""
         neighbours = {i: set(others) for i, others in joined.items()}
@@ -252,28 +233,20 @@ class _Search:
         """Returns log2 of the table of a unit and its neighbours."""
         return self._sizes[i] + sum(self._sizes[j] for j in neighbours[i])
 
-    def _least_size(self) -> float:
-        """Returns a bound on log2 of the largest table: the least over units of the table of its neighbours.
-
-        It is made of counts of neighbours alone, without a list of pairs: machines whose layers are dense are
-        told by it at once.
-        """
-        counts = {l: np.zeros(self._layers[l].n_units) for l in self._free}
-        bits = {l: log2(self._layers[l].n_states or 1) for l in self._free}
-        for edge, (l, m) in enumerate(self._graph.edges):
-            if l not in self._free or m not in self._free:
-                continue
-            if self._graph.patterns[edge] is not None:
-                for pairs in list_pairs(self._graph, self._layers, self._free, edge):
-                    np.add.at(counts[l], pairs.below, bits[m])
-                    np.add.at(counts[m], pairs.above, bits[l])
-                continue
-            joined = _mark_joined(self._graph, self._layers, edge)
-            rows, columns = list(self._free[l]), list(self._free[m])
-            inside = None if joined is None else joined[np.ix_(rows, columns)]
-            counts[l][rows] += bits[m] * (len(columns) - (l == m) if inside is None else inside.sum(1))
-            if l != m:
-                counts[m][columns] += bits[l] * (len(rows) if inside is None else inside.sum(0))
+    def least_size(self) -> float:
+        """Returns a bound on log2 of the largest table: the least over units of that of its neighbours."""
+        graph, layers, free = self._graph, self._layers, self._free
+        counts = {l: np.zeros(layers[l].n_units) for l in free}
+        bits = {l: log2(layers[l].n_states or 1) for l in free}
+        for edge, (l, m) in enumerate(graph.edges):
+            if l in free and m in free and graph.patterns[edge] is None and graph.joined[edge] is None:
+                counts[l] += bits[m] * (len(free[m]) - (l == m))  # without a list of pairs
+                if l != m:
+                    counts[m] += bits[l] * len(free[l])
+        for edge, below, above, _ in list_pairs(graph, layers, free, dense=False):
+            l, m = graph.edges[edge]
+            np.add.at(counts[l], below, bits[m])
+            np.add.at(counts[m], above, bits[l])
         return min((float(counts[l][i]) for l, i in self._all), default=0.0)
 
 
@@ -292,24 +265,13 @@ def _count_new_pairs(neighbours: Neighbours, i: int) -> float:
 
 
 def _sweep(joined: Neighbours) -> list[int]:
-    """Returns units by their distance from one end of the graph (Cuthill & McKee 1969)."""
-    order: list[int] = []
-    left = dict.fromkeys(joined)
-    while left:
-        reached = [next(iter(left))]
-        for _ in range(3):  # from anywhere to an end, from there to the other, and back
-            reached = _reach(joined, reached[-1])
-        order += reached
-        for i in reached:
-            del left[i]
+    """Returns units by their distance from one end of the graph."""
+    from scipy.sparse import csr_matrix  # slow to import, and only needed here
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    if not joined:
+        return []
+    ends = np.array([(i, j) for i, others in joined.items() for j in others], dtype=np.int32).reshape(-1, 2)
+    matrix = csr_matrix((np.ones(len(ends)), ends.T), shape=(len(joined), len(joined)))
+    order: list[int] = reverse_cuthill_mckee(matrix, symmetric_mode=True).tolist()
     return order
-
-
-def _reach(joined: Neighbours, start: int) -> list[int]:
-    """Returns the units that can be reached from one, the nearest first."""
-    reached, seen = [start], {start}
-    for i in reached:
-        fresh = sorted(joined[i] - seen, key=lambda j: (len(joined[j]), j))
-        seen.update(fresh)
-        reached += fresh
-    return reached

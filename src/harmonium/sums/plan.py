@@ -14,11 +14,11 @@ from torch import Tensor
 from harmonium.machine import Graph, Hamiltonian, States, Statistics, forbid, penalise
 from harmonium.sums.elimination import Elimination
 from harmonium.sums.hidden_states import HiddenStates, Posterior, has_hidden_states, nothing_seen
+from harmonium.sums.joined_gaussians import find_patterns
 from harmonium.sums.limits import (
     EXPLICIT_LIMIT,
     LIMIT_TEXT,
     MAX_MISSING_STATES,
-    MAX_TABLE_ENTRIES,
     STEP_UPDATES,
     WHOLE_LIMIT,
     affordable,
@@ -32,22 +32,21 @@ _PASSES = 4  # the work of distributions and draws, over that of ln Z
 _PATTERNS = 256  # of missing cells whose orders are searched to tell a cost: 10 ms each for 150 units
 
 
-def _plan(
-    hamiltonian: Hamiltonian, v: Tensor | None, complete: bool = False, grid: bool = False
-) -> Listing | Elimination:
+def _plan(hamiltonian: Hamiltonian, v: Tensor, complete: bool, grid: bool) -> Listing | Elimination:
     """Returns the sum of least work for rows, without ``HiddenStates``; refuses too much work."""
-    rows = 1 if v is None else len(v)
-    hamiltonian = hamiltonian.clamp(v, rows, complete)
-    layers, free = (
-        hamiltonian.layers,
-        [l for l in range(len(hamiltonian.layers)) if not hamiltonian.is_clamped(l)],
-    )
+    hamiltonian, rows = hamiltonian.clamp(v, len(v), complete), len(v)
+    layers, graph = hamiltonian.layers, hamiltonian.graph
+    free = [l for l in range(len(layers)) if not hamiltonian.is_clamped(l)]
     if grid:
-        check_plane(hamiltonian)
-        listed, summed = tuple(l for l in free if l in hamiltonian.graph.visible), hamiltonian.graph.hidden
+        if not (graph.is_chain and len(layers) == 2 and layers[0].gaussian and layers[1].discrete):
+            raise ValueError(
+                "machine: expected Gaussian visible units and one hidden layer of discrete units, "
+                f"received {', '.join(layer.kind for layer in layers)}"
+            )
+        listed, summed = tuple(l for l in free if l in graph.visible), graph.hidden
     else:
         sizes = {l: layers[l].log2_states * len(list_units(hamiltonian, l)) / layers[l].n_units for l in free}
-        listed, summed, _ = _split(hamiltonian.graph, sizes)
+        listed, summed, _ = _split(graph, sizes)
     listing = Listing(hamiltonian, rows, listed, summed, grid)
     order = None if grid else _order_of(hamiltonian, rows, min(listing.unit_updates, EXPLICIT_LIMIT))
     if order is not None:
@@ -56,8 +55,7 @@ def _plan(
         received = f"at least 2^{listing.log2_states:.4g} states of {listing.columns} columns"
         raise ValueError(
             f"machine: expected layers that can be summed out beside discrete ones, in {LIMIT_TEXT}; "
-            "received "
-            + ("real units" if listing.log2_states == inf else received)
+            f"received {'real units' if listing.log2_states == inf else received}"
             + (f" for each of {rows} rows" if rows > 1 else "")
             + "; use harmonium.likelihood.ais, or make units that are not joined with each other a layer, "
             "which is summed out"
@@ -78,49 +76,10 @@ def _order_of(hamiltonian: Hamiltonian, rows: int, limit: float) -> EliminationO
         units = list_units(hamiltonian, l).tolist()
         if units:
             free[l] = units
-    count = sum(map(len, free.values()))
-    few = limit <= STEP_UPDATES * max(1, count)
-    if few or _least_bits(hamiltonian, {l: len(units) for l, units in free.items()}) > log2(
-        MAX_TABLE_ENTRIES
-    ):
+    if limit <= STEP_UPDATES * sum(map(len, free.values())):
         return None
     order = find_order(hamiltonian, free)
     return None if order is None or order.unit_updates(rows) > limit else order
-
-
-def _least_bits(hamiltonian: Hamiltonian, free: Mapping[int, float]) -> float:
-    """Returns a bound on log2 of the largest table of any order, from dense couplings alone.
-
-    Args:
-        hamiltonian: the machine.
-        free: Number of free units by layer.
-    """
-    bits = {
-        l: count * hamiltonian.layers[l].log2_states / hamiltonian.layers[l].n_units
-        for l, count in free.items()
-        if count
-    }
-    beside = dict.fromkeys(bits, 0.0)
-    for edge, (l, m) in enumerate(hamiltonian.graph.edges):
-        dense = hamiltonian.graph.patterns[edge] is None and hamiltonian.graph.joined[edge] is None
-        if dense and l in bits and m in bits:
-            beside[l] += bits[m] - (bits[l] / free[l] if l == m else 0.0)
-            beside[m] += bits[l] if l != m else 0.0
-    return min(beside.values(), default=0.0)
-
-
-def check_plane(hamiltonian: Hamiltonian) -> None:
-    """Refuses any machine but Gaussian visible units with one hidden layer of discrete units.
-
-    Raises:
-        ValueError: another machine.
-    """
-    graph, layers = hamiltonian.graph, hamiltonian.layers
-    if not (graph.is_chain and len(layers) == 2 and layers[0].gaussian and layers[1].discrete):
-        raise ValueError(
-            "machine: expected Gaussian visible units and one hidden layer of discrete units, "
-            f"received {', '.join(layer.kind for layer in layers)}"
-        )
 
 
 def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
@@ -149,10 +108,9 @@ def _fewest(hamiltonian: Hamiltonian, missing: Mapping[int, float]) -> tuple[boo
 
 def _lacked(hamiltonian: Hamiltonian, v: Tensor | None) -> dict[int, float]:
     """Returns the visible layers that some of the rows lack entries of; all of them without rows."""
-    lacking = (
-        [True] * len(hamiltonian.graph.visible) if v is None else hamiltonian.unobserved(v).any(0).tolist()
-    )
-    return {l: 1.0 for l, lacks in zip(hamiltonian.graph.visible, lacking, strict=True) if lacks}
+    visible = hamiltonian.graph.visible
+    lacking = [True] * len(visible) if v is None else hamiltonian.unobserved(v).any(0).tolist()
+    return {l: 1.0 for l, lacks in zip(visible, lacking, strict=True) if lacks}
 
 
 def lists_hidden_states(hamiltonian: Hamiltonian, v: Tensor | None, complete: bool = False) -> bool:
@@ -172,25 +130,17 @@ def log2_states(hamiltonian: Hamiltonian, v: Tensor | None = None) -> Tensor:
     Returns:
         0 where nothing is left to list, infinite where real units cannot be summed out.
     """
-    layers, visible = hamiltonian.layers, hamiltonian.graph.visible
     v = nothing_seen(hamiltonian) if v is None else v
-    states = hamiltonian.split(v)
-    shares = [layers[l].by_unit(states[l])[..., 0].isnan().double().mean(1) for l in visible]
-    patterns, which = torch.unique(torch.stack(shares, 1).cpu(), dim=0, return_inverse=True)
-    shares_missing = [
-        {l: share for l, share in zip(visible, row, strict=True) if share} for row in patterns.tolist()
-    ]
-    fewest = [_fewest(hamiltonian, missing)[1] for missing in shares_missing]
+    shares, free = _count_free(hamiltonian, v)
+    patterns, which = torch.unique(shares, dim=0, return_inverse=True)
+    fewest = []
+    for row in patterns.tolist():
+        missing = {l: share for l, share in zip(hamiltonian.graph.visible, row, strict=True) if share}
+        fewest.append(_fewest(hamiltonian, missing)[1])
     listed = torch.tensor(fewest, dtype=torch.float64, device="cpu")[which]
-    free = torch.stack(
-        [share.cpu() * layers[l].n_units for l, share in zip(visible, shares, strict=True)]
-    ).sum(0)
-    free += sum(layers[l].n_units for l in hamiltonian.graph.hidden)
-    columns = sum(layer.width for layer in layers)
+    columns = sum(layer.width for layer in hamiltonian.layers)
     dear = ((free > 0) & (columns * listed.exp2() > STEP_UPDATES * free)).nonzero().flatten()
-    if not len(dear):
-        return listed
-    for rows in same_rows(v[dear].isnan())[:_PATTERNS]:
+    for rows in same_rows(v[dear].isnan())[:_PATTERNS] if len(dear) else ():
         alike = dear[rows.cpu()]
         size = float(listed[alike[0]])
         order = _order_of(hamiltonian.clamp(v[alike[:1]], 1), 1, inf if size > 1000 else columns * 2.0**size)
@@ -199,12 +149,18 @@ def log2_states(hamiltonian: Hamiltonian, v: Tensor | None = None) -> Tensor:
     return listed
 
 
+def _count_free(hamiltonian: Hamiltonian, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the share of units that rows lack of each visible layer, and how many units of all, (rows,)."""
+    layers, graph, states = hamiltonian.layers, hamiltonian.graph, hamiltonian.split(v)
+    lacking = [layers[l].by_unit(states[l])[..., 0].isnan().double().cpu() for l in graph.visible]
+    hidden = sum(layers[l].n_units for l in graph.hidden)
+    return torch.stack([x.mean(1) for x in lacking], 1), hidden + torch.cat(lacking, 1).sum(1)
+
+
 def unit_updates_by_row(hamiltonian: Hamiltonian, v: Tensor | None = None) -> Tensor:
     """Returns the unit updates of each row, (rows,) on the CPU, whose sum is ``unit_updates``."""
-    log2_sizes = log2_states(hamiltonian, v)
-    return sum(layer.width for layer in hamiltonian.layers) * torch.where(
-        log2_sizes > 0, log2_sizes.exp2(), 0.0
-    )
+    log2_sizes, columns = log2_states(hamiltonian, v), sum(layer.width for layer in hamiltonian.layers)
+    return columns * torch.where(log2_sizes > 0, log2_sizes.exp2(), 0.0)
 
 
 def unit_updates(hamiltonian: Hamiltonian, v: Tensor | None = None) -> float:
@@ -226,18 +182,41 @@ def few_states(hamiltonian: Hamiltonian, missing: Collection[int]) -> bool:
     return _fewest(hamiltonian, dict.fromkeys(missing, 1.0))[1] <= log2(MAX_MISSING_STATES)
 
 
-# Of rows that lack whatever cells
+# The questions, of rows that lack whatever cells
 # ----------------------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def log_weights(hamiltonian: Hamiltonian, v: Tensor | None = None, *, grid: bool = False) -> Tensor:
-    """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64.
+def _sums(
+    hamiltonian: Hamiltonian, v: Tensor | None, complete: bool, grid: bool
+) -> Iterator[tuple[Tensor, Tensor, HiddenStates | Listing | Elimination]]:
+    """Yields rows, by their places and as they are, with the sum of least work over what they do not show.
 
     In a chain the even or the odd layers are listed, and for rows what they lack or else the hidden states.
     Where hidden states alone are fewest (``HiddenStates``), all rows go together. Elsewhere those do that
     lack entries of the same layers; where that is long, those that lack the same entries. Units are summed
     out one by one (``Elimination``) where that is less work.
+    """
+    v, by_hidden = nothing_seen(hamiltonian) if v is None else v, []
+    every = torch.arange(len(v), device=v.device)
+    for rows in [every] if complete else same_rows(v.isnan() if grid else hamiltonian.unobserved(v)):
+        few, size = _fewest(hamiltonian, {} if complete else _lacked(hamiltonian, v[rows]))
+        if few and not grid:
+            by_hidden.append(rows)
+            continue
+        together = complete or grid or size <= _SHORT_LOG2_STATES
+        for alike in [rows] if together else [rows[same] for same in same_rows(v[rows].isnan())]:
+            plan = _plan(hamiltonian, v[alike], complete, grid)
+            for part in torch.split(alike, _ROWS if isinstance(plan, Listing) else plan.order.rows_at_once):
+                whole = len(part) == len(alike)
+                yield part, v[part], plan if whole else _plan(hamiltonian, v[part], complete, grid)
+    if by_hidden:
+        rows = torch.cat(by_hidden)
+        yield rows, v[rows], HiddenStates(hamiltonian)
+
+
+@torch.no_grad()
+def log_weights(hamiltonian: Hamiltonian, v: Tensor | None = None, *, grid: bool = False) -> Tensor:
+    """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64.
 
     Args:
         hamiltonian: the machine, in float64 for exact answers.
@@ -250,32 +229,11 @@ def log_weights(hamiltonian: Hamiltonian, v: Tensor | None = None, *, grid: bool
     Raises:
         ValueError: a machine that a grid does not suit, or more work than ``EXPLICIT_LIMIT``.
     """
-    if grid:
-        return _plan(hamiltonian, None, grid=True).log_weights()
     hamiltonian, penalty = penalise(hamiltonian)
-    v = nothing_seen(hamiltonian) if v is None else v
-    total = torch.empty(len(v), dtype=torch.float64, device=v.device)
-    over_hidden = torch.zeros(len(v), dtype=torch.bool, device=v.device)
-    for rows in same_rows(hamiltonian.unobserved(v)):
-        if _fewest(hamiltonian, _lacked(hamiltonian, v[rows]))[0]:
-            over_hidden[rows] = True
-            continue
-        for part, plan in _plan_rows(hamiltonian, v, rows):
-            total[part] = plan.log_weights()
-    if bool(over_hidden.any()):
-        total[over_hidden] = HiddenStates(hamiltonian).log_weights(v[over_hidden])
+    total = torch.empty(1 if v is None else len(v), dtype=torch.float64, device=hamiltonian.device)
+    for rows, x, sums in _sums(hamiltonian, v, False, grid):
+        total[rows] = sums.log_weights(x) if isinstance(sums, HiddenStates) else sums.log_weights()
     return forbid(total, penalty)
-
-
-def _plan_rows(
-    hamiltonian: Hamiltonian, v: Tensor, rows: Tensor, complete: bool = False
-) -> Iterator[tuple[Tensor, Listing | Elimination]]:
-    """Yields rows that lack entries of the same layers, some at a time, with their sums."""
-    together = complete or _fewest(hamiltonian, _lacked(hamiltonian, v[rows]))[1] <= _SHORT_LOG2_STATES
-    for alike in [rows] if together else [rows[same] for same in same_rows(v[rows].isnan())]:
-        plan = _plan(hamiltonian, v[alike], complete)
-        for part in torch.split(alike, _ROWS if isinstance(plan, Listing) else plan.order.rows_at_once):
-            yield part, plan if len(part) == len(alike) else _plan(hamiltonian, v[part], complete)
 
 
 @torch.no_grad()
@@ -333,20 +291,12 @@ def expect(
     Raises:
         ValueError: as ``log_weights``.
     """
-    by_hidden, size = _fewest(hamiltonian, {} if complete else _lacked(hamiltonian, v))
-    if not grid and by_hidden:
-        HiddenStates(hamiltonian).expect(into, weight, v)
-    elif v is None or (not grid and size <= _SHORT_LOG2_STATES):
-        _plan(hamiltonian, v, complete, grid).expect(into, weight)
-    elif not grid:
-        groups = [torch.arange(len(v), device=v.device)] if complete else same_rows(hamiltonian.unobserved(v))
-        for rows in groups:
-            for part, plan in _plan_rows(hamiltonian, v, rows, complete):
-                plan.expect(into, weight[part] if isinstance(weight, Tensor) else weight)
-    else:
-        for rows in same_rows(v.isnan()):
-            row_weights = weight[rows] if isinstance(weight, Tensor) else weight
-            _plan(hamiltonian, v[rows], grid=True).expect(into, row_weights)
+    for rows, x, sums in _sums(hamiltonian, v, complete, grid):
+        row_weights = weight[rows] if isinstance(weight, Tensor) else weight
+        if isinstance(sums, HiddenStates):
+            sums.expect(into, row_weights, x)
+        else:
+            sums.expect(into, row_weights)
 
 
 @torch.no_grad()
@@ -360,33 +310,26 @@ def has_posterior(hamiltonian: Hamiltonian, v: Tensor | None = None) -> bool:
         return True
     if v is None:
         return _order_of(hamiltonian, 1, WHOLE_LIMIT) is not None
-    patterns = torch.unique(v.isnan(), dim=0)
-    lacking, free = (
-        hamiltonian.split(patterns),
-        len(patterns) * sum(hamiltonian.layers[l].n_units for l in hamiltonian.graph.hidden),
-    )
-    free += sum(
-        int(lacking[l][:, :: hamiltonian.layers[l].columns_per_unit].sum()) for l in hamiltonian.graph.visible
-    )
-    if not affordable(_PASSES * STEP_UPDATES * free):  # a bound, before any order is searched
-        return False
-    cost = 0.0
-    for alike, first, order in _orders_by_pattern(hamiltonian, v):
-        number = 1 if first.held is None else len(alike)
-        cost += inf if order is None else _PASSES * order.unit_updates(number)
-        if not affordable(cost):
-            return False
-    return True
+    patterns = find_patterns(v.isnan())[0]
+    free = float(_count_free(hamiltonian, v.new_zeros(()).masked_fill(patterns, torch.nan))[1].sum())
+    cost = _PASSES * STEP_UPDATES * free  # a bound, before any order is searched
+    if affordable(cost):
+        cost = 0.0
+        for _, rows, order in _orders_by_pattern(hamiltonian, v):
+            cost += inf if order is None else _PASSES * order.unit_updates(rows)
+            if not affordable(cost):
+                break
+    return affordable(cost)
 
 
 def _orders_by_pattern(
     hamiltonian: Hamiltonian, v: Tensor
-) -> Iterator[tuple[Tensor, Hamiltonian, EliminationOrder | None]]:
-    """Yields rows that lack the same, the machine with what the first of them shows, and an order."""
+) -> Iterator[tuple[Tensor, int, EliminationOrder | None]]:
+    """Yields rows that lack the same, how many tables they need, and an order for them."""
     for alike in same_rows(v.isnan()):
         clamped = hamiltonian.clamp(v[alike[:1]], 1)
         rows = 1 if clamped.held is None else len(alike)  # one table serves all that show nothing
-        yield alike, clamped, _order_of(clamped, rows, EXPLICIT_LIMIT)
+        yield alike, rows, _order_of(clamped, rows, EXPLICIT_LIMIT)
 
 
 @torch.no_grad()
@@ -406,11 +349,11 @@ def posteriors(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, Po
         for place, posterior in HiddenStates(hamiltonian).blocks(v):
             yield every[place], posterior
         return
-    for alike, first, order in _orders_by_pattern(hamiltonian, v):
+    for alike, number, order in _orders_by_pattern(hamiltonian, v):
         if order is None:
             HiddenStates(hamiltonian)  # refuses the machine
             raise AssertionError("has_hidden_states and HiddenStates differ")
-        for rows in torch.split(alike, len(alike) if first.held is None else order.rows_at_once):
+        for rows in torch.split(alike, len(alike) if number == 1 else order.rows_at_once):
             yield rows, Elimination(hamiltonian.clamp(v[rows], len(rows)), len(rows), order)
 
 
@@ -426,7 +369,7 @@ def find_mode(hamiltonian: Hamiltonian, limit: float = EXPLICIT_LIMIT) -> States
     return None if order is None else Elimination(penalise(hamiltonian)[0], 1, order).modes()
 
 
-def same_rows(patterns: Tensor) -> list[Tensor]:
-    """Returns the indices of rows that are equal, for each row that there is."""
-    which = torch.unique(patterns, dim=0, return_inverse=True)[1]
-    return [(which == i).nonzero().flatten() for i in which.unique()]
+def same_rows(marks: Tensor) -> list[Tensor]:
+    """Returns the indices of rows with the same marks, for each pattern that there is."""
+    which = find_patterns(marks)[1]
+    return list(torch.split(which.argsort(stable=True), which.bincount().tolist()))

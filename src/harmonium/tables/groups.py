@@ -179,10 +179,11 @@ def _fill(x: Tensor, weights: Tensor | None, ridge: float, seed: int) -> tuple[n
     Returns:
         Rows in float64, and their numbers, which repeat themselves.
     """
-    generator, full = as_generator(seed, x.device), x.double()
+    generator, full = as_generator(seed, x.device), x.double().clone()
     if bool(x.isnan().any()):
         table, _ = normal(*fit_normal(x, weights, ridge=ridge, rounds=30, tolerance=1e-3))
-        full = table.draw(full, generator)[0]
+        for place, posterior in table.blocks(x.double()):
+            full[place] = posterior.draw(generator)[0]
     numbers = torch.arange(len(x), device=x.device)
     if weights is not None:
         numbers = _random.weighted(weights.to(full), len(full), generator)
