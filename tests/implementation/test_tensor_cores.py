@@ -149,7 +149,7 @@ def test_statistics_are_those_without_matrix_units(
 @pytest.mark.parametrize("waiting", [1 << 24, 3000])
 def test_lots_that_wait_for_others_are_all_counted(waiting: int, units: pytest.MonkeyPatch) -> None:
     made, hamiltonian = machine("shallow"), machine("shallow").hamiltonian()
-    units.setattr("harmonium.backends.lots._WAITING", waiting)
+    units.setattr("harmonium.backends.products._WAITING", waiting)
     sums, total = Statistics(hamiltonian), 0.0
     with torch.no_grad():
         for seed, weight in enumerate((0.5, -0.1, -0.1, -0.1, 0.5, -0.1, 0.2, -0.1, -0.1)):

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 MISTAKES = {
-    "spaces": (["train", "spaces.csv", "new"], ["row 0, column 1", "'31 60'", r"--read sep='\s+'"]),
+    "spaces": (["train", "spaces.csv", "new"], ["received '31 60'", r"--read sep='\s+'"]),
     "a missing option": (["impute", "run", "table.csv"], ["'--out'", "(see harmonium impute --help)"]),
     "another encoding": (["data", "latin.csv"], ["latin.csv", "UTF-8", "--read encoding=latin-1"]),
     "a spreadsheet": (["train", "book.xlsx", "new"], ["book.xlsx", "saved as .csv"]),

@@ -116,9 +116,11 @@ def test_a_named_optimizer_is_torchs_own(name: str, momentum: float) -> None:
         gradient = torch.randn(4, generator=generator)
         for ascent in ascents:
             ascent.step([gradient.clone()], 1 / (1 + step))
-    assert torch.equal(ours, theirs)
+    # Momentum is added up by three operations of torch, which its fused step makes in one.
+    rounding = 0.0 if name == "adam" else 1e-6
+    torch.testing.assert_close(ours, theirs, rtol=rounding, atol=0.0)
     one, other = (ascent.optimizer.state_dict() for ascent in ascents)
     assert one["param_groups"] == other["param_groups"]
-    assert all(torch.equal(one["state"][0][key], value) for key, value in other["state"][0].items())
+    torch.testing.assert_close(one["state"][0], dict(other["state"][0]), rtol=rounding, atol=0.0)
     again = pickle.loads(pickle.dumps(ascents[0].optimizer))
     assert type(again) is type(ascents[0].optimizer) and isinstance(again, type(ascents[1].optimizer))

@@ -54,8 +54,8 @@ def test_an_update_enters_few_functions_in_few_files(entered: Entered) -> None:
 
     rule = hm.rules.pcd(1, 100)
     hm.train(machine, X, rule=rule, updates=60, schedule=schedule, record_every=50, progress=False)
-    assert 30 < len(entered.calls) <= 60, sorted(entered.calls)
-    assert len(entered.files) <= 20, sorted(entered.files)
+    assert 30 < len(entered.calls) <= 62, sorted(entered.calls)
+    assert len(entered.files) <= 21, sorted(entered.files)
 
 
 @pytest.mark.skipif(not choice.COMPILED, reason="needs numba")
@@ -85,4 +85,4 @@ def test_a_temperature_of_annealing_enters_few_functions(entered: Entered) -> No
         entered.on = False
         counts.append(entered.calls)
     more = counts[2] - counts[1]
-    assert 5 < len(more) <= 12, sorted(more)
+    assert 5 < len(more) <= 16, sorted(more)

@@ -16,8 +16,10 @@ from harmonium.backends.choice import (
     set_backend as set_backend,
 )
 from harmonium.backends.products import (
+    Lots as Lots,
     OuterProductSum as OuterProductSum,
     PreparedMatrix as PreparedMatrix,
+    Sums as Sums,
     product as product,
     sum_of_lots as sum_of_lots,
 )

@@ -48,7 +48,10 @@ def draw(
         The state of the part's layer, (batch, width_l), and the field of the part, which may be None where it
         is not asked for.
     """
-    kind, theta = machine.units(part)
+    l, columns, units = part
+    kind, theta = units or machine.layers[l], machine.thetas[l]
+    if columns is not None:
+        theta = tuple(p[..., columns] for p in theta)
     if field is None and theta[0].device.type in choice.UNITS:
         beside = _find_beside(machine, part, states)
         if beside is not None and kind.two_values in choice.VALUES:
@@ -57,10 +60,10 @@ def draw(
     if field is None:
         field = machine.field(part, states)
     x = sample_units(kind, theta, field, generator)
-    if part.columns is not None:
+    if columns is not None:
         # Transposed, whole rows are copied, which takes half the time.
-        x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
-    return x if machine.held is None else machine.held.apply(part.layer, x), field
+        x = states[l].t().index_copy_(0, columns, x.t()).t()
+    return x if machine.held is None else machine.held.apply(l, x), field
 
 
 def sample(
@@ -233,12 +236,15 @@ def anneal(
     if part.columns is not None:
         first, last = (tuple(p[part.columns] for p in theta) for theta in ends)
         ends = first, last
-    if not summed and start is None and machine.device.type in choice.UNITS:
+    field: Tensor | None = None
+    if ends[1][0].device.type in choice.UNITS:
         beside = _find_beside(machine, part, states)
-        if beside is not None and kind.two_values in choice.VALUES:
+        if beside is not None and kind.two_values in choice.VALUES and not summed and start is None:
             bias = between(ends, following)[0]
             return beside._replace(beta=following).draw(kind, bias, generator, keeps=False)[0], 0.0
-    field = machine.field(part, states, drawn=True)
+        field = None if beside is None else beside.field()
+    if field is None:
+        field = machine.field(part, states)
     if summed and isinstance(betas, Tensor):  # one pass for the β before and after
         both = betas.view(2, 1, 1)
         theta, fields = between(ends, both), field * both if start is None else torch.lerp(start, field, both)

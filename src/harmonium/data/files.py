@@ -106,7 +106,8 @@ def read(
         raise
     except Exception as error:  # decoders of damaged files raise almost anything
         reason = str(error).removeprefix("X: ").removeprefix(f"path: {path}: ") or type(error).__name__
-        raise ValueError(f"{path}: cannot be read as {form}: {reason}") from error
+        advice = "; it can be saved as .csv" if form == "a spreadsheet" else ""
+        raise ValueError(f"{path}: cannot be read as {form}: {reason}{advice}") from error
 
 
 def _format(path: Path) -> tuple[str, Callable[..., Any]]:

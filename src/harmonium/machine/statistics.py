@@ -10,8 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium.backends import OuterProductSum, SparseProductSum, sum_of_lots
-from harmonium.backends.lots import Lots, Sums
+from harmonium.backends import Lots, OuterProductSum, SparseProductSum, Sums, sum_of_lots
 from harmonium.machine.hamiltonian import Hamiltonian
 
 

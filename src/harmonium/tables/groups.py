@@ -79,7 +79,7 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
     for count, ridge in [(1, ridge) for ridge in _RIDGES[1:]] + [(k, 0.0) for k in range(2, largest + 1)]:
         found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
         gains = score(found) - best
-        if gains.mean() > gains.std(ddof=1) / _FOLDS**0.5:
+        if np.isfinite(gains).all() and gains.mean() > gains.std(ddof=1) / _FOLDS**0.5:
             chosen, best = found, best + gains
     return chosen
 
