@@ -501,7 +501,9 @@ def test_replayed_searches_are_those_made_one_by_one(
         assert len(recording_module._KEPT[owner]) == 1
         plain = run(None)
         assert counts.recorded == 1
-    assert all(torch.equal(x, y) for x, y in zip(replayed, plain, strict=True))
+    # Where a factor stands in memory changes how products of real states are rounded, with AVX-512.
+    rounding = 1e-5 if machine.layers[1].gaussian else 0.0
+    torch.testing.assert_close(replayed, plain, rtol=0.0, atol=rounding)
 
 
 def test_replayed_training_in_equilibrium_is_that_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
