@@ -333,7 +333,7 @@ PAPERS: dict[str, list[Row]] = {
             lambda: "Median (range): "
             + "; ".join(f"CD-{k} {constant(f'paper cd-{k}')}" for k in (1, 2, 5, 10, 20))
             + f"; UCD {constant('paper ucd')}",
-            (CONSTANT,), 'bars_and_stripes.py --budget paper --only "paper cd-20" --seeds 1',
+            (CONSTANT,), 'bars_and_stripes.py --budget paper --only "paper cd-20" --seeds 3',
         ),
         Row(
             "Fig. 7, CD-k on the simulated machine",
