@@ -35,6 +35,7 @@ def scores(x: Tensor, units: int) -> tuple[Tensor, Tensor, float]:
     found = choose_groups(x, None, units, 0)
     start, roots = group_start(machine, x, None, {0: found}, 0)
     again = {"reg_covar": found.reg_covar, "means_init": found.means_, "random_state": 0}
+    again |= {"weights_init": found.weights_, "precisions_init": found.precisions_}
     mixture = GaussianMixture(found.n_components, covariance_type="tied", **again).fit(x.numpy())
     log_p = HiddenStates(start.hamiltonian(), roots).log_likelihood(x)
     return log_p, torch.from_numpy(mixture.score_samples(x.numpy())), place_groups(mixture).lost

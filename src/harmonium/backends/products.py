@@ -220,7 +220,7 @@ class Lots:
         return Lots(machine) if machine.thetas[0][0].device.type in choice.UNITS else None
 
     def serve(self, machine: Machine, states: Sequence[Tensor]) -> bool:
-        """Returns whether products of such states wait for others."""
+        """Returns whether products of states, for each layer (rows, width_l), wait for others."""
         graph = machine.graph
         if graph.inner or not graph.edges or graph.sparse:
             return False

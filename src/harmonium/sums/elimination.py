@@ -18,7 +18,6 @@ from torch import Tensor
 from harmonium import _random
 from harmonium.layers import Moments
 from harmonium.machine import Hamiltonian, Part, States, Statistics
-from harmonium.machine.coupling_matrices import CouplingMatrices
 from harmonium.sums.orders import EliminationOrder, list_pairs
 
 _KEPT_ENTRIES = 1 << 26  # of messages at a time: 512 MB; beyond, those of one segment after the other
@@ -371,7 +370,7 @@ class Elimination:
         thetas = [tuple(p.detach().requires_grad_() for p in theta) for theta in hamiltonian.thetas]
         J = [hamiltonian.beta_times(x.detach()).requires_grad_() for x in hamiltonian.J]
         with torch.enable_grad():
-            machine = replace(hamiltonian, thetas=tuple(thetas), J=CouplingMatrices(J), beta=1.0)
+            machine = replace(hamiltonian, thetas=tuple(thetas), J=type(hamiltonian.J)(J), beta=1.0)
             base, _, stacks, _ = self._weigh(machine)
         left, weights = iter(self._marginals), [row_weights]
         for stack in stacks:

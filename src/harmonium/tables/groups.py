@@ -70,7 +70,7 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
         return _mixture(1, _RIDGES[2]).fit(rows)
 
     def score(found: Any) -> Any:
-        again, units = _mixture(found.n_components, found.reg_covar, found.means_), place_groups(found)
+        again, units = _mixture(found.n_components, found.reg_covar, found), place_groups(found)
         lost = units.lost if len(units.biases) <= most else np.inf
         return cross_val_score(again, rows, groups=numbers, cv=GroupKFold(_FOLDS)) - lost
 
@@ -100,7 +100,7 @@ def group_start(
     start, roots, units_of = separate(machine, v, weights), dict[int, Tensor](), dict[int, Units]()
     for l, found in known.items():
         x, row_weights = take_rows(start.split(v)[l], weights, _ROWS)
-        again = _mixture(found.n_components, found.reg_covar, found.means_)
+        again = _mixture(found.n_components, found.reg_covar, found)
         if found.n_components == 1:  # without what would be filled in
             mean, total = fit_normal(x, row_weights, ridge=found.reg_covar, rounds=30, tolerance=1e-3)
             again.weights_, again.means_ = found.weights_, mean.unsqueeze(0).cpu().numpy()
@@ -163,14 +163,17 @@ def place_groups(found: Any, trees: Iterable[tuple[int, ...]] | None = None) -> 
     return min(made, key=lambda units: (round(units.lost, 3), len(units.biases)))
 
 
-def _mixture(count: int, ridge: float, means: np.ndarray | None = None) -> Any:
-    """Returns a mixture of Gaussians with one covariance, which is to begin at some means."""
+def _mixture(count: int, ridge: float, found: Any = None) -> Any:
+    """Returns a mixture of Gaussians with one covariance, which is to begin where one was found."""
     from sklearn.mixture import GaussianMixture
 
-    starts = _STARTS if means is None else 1
-    return GaussianMixture(
-        count, covariance_type="tied", reg_covar=ridge, n_init=starts, means_init=means, random_state=0
-    )
+    settings: dict[str, Any] = {"n_init": _STARTS}
+    if found is not None or count == 1:  # k-means would find nothing more
+        settings = {"init_params": "random_from_data"}
+    if found is not None:
+        settings |= {"weights_init": found.weights_, "means_init": found.means_}
+        settings |= {"precisions_init": found.precisions_}
+    return GaussianMixture(count, covariance_type="tied", reg_covar=ridge, random_state=0, **settings)
 
 
 def _fill(x: Tensor, weights: Tensor | None, ridge: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
