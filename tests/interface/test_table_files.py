@@ -873,3 +873,30 @@ def test_labels_beside_sequences(cli: CommandLine, tmp_path: Path) -> None:
     assert out.read_text().splitlines()[0] == "name,sequence,label"
     cli.succeed("data", data, "--out", tmp_path / "z.csv")
     assert (tmp_path / "z.csv").read_text() == data.read_text().replace(";", ",")
+
+
+@pytest.mark.parametrize("city", ['" Oslo"', '"Oslo "', "\u00a0Oslo", "Oslo\u2009", " Oslo", '" \u00a0Oslo"'])
+def test_blanks_at_the_ends_of_a_label_are_dropped(tmp_path: Path, city: str) -> None:
+    (tmp_path / "x.csv").write_text(f"city,n\n{city},1\nOslo,2\n", encoding="utf-8")
+    assert read(tmp_path / "x.csv").samples[:, 0].tolist() == ["Oslo", "Oslo"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "rows"),
+    [
+        ('a,b\n"1,234",1\n"2,345",2\n', {"thousands": ","}, [[1234, 1], [2345, 2]]),
+        ("a;b\n1,5;1\n2,5;2\n", {"decimal": ",", "sep": ";"}, [[1.5, 1], [2.5, 2]]),
+        ("b,c\n1,1\n2,2\n", {}, [[1, 1], [2, 2]]),  # of a column that the file lacks
+    ],
+)
+def test_columns_that_are_to_be_numbers_are_read(
+    tmp_path: Path, lines: str, arguments: dict[str, Any], rows: list[list[float]]
+) -> None:
+    (tmp_path / "x.csv").write_text(lines)
+    assert read(tmp_path / "x.csv", dtype={"a": "float"}, **arguments).samples.tolist() == rows
+
+
+def test_words_in_columns_that_are_to_be_numbers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,1\nx,2\n")
+    with pytest.raises(ValueError, match=r"'x'.*column 'a'; --read na_values=WORD takes a word as missing"):
+        read(tmp_path / "x.csv", dtype={"a": "float"})

@@ -106,7 +106,7 @@ def read(
         raise
     except Exception as error:  # decoders of damaged files raise almost anything
         reason = str(error).removeprefix("X: ").removeprefix(f"path: {path}: ") or type(error).__name__
-        advice = "; it can be saved as .csv" if form == "a spreadsheet" else ""
+        advice = "; a sheet can be saved as .csv" if form == "a spreadsheet" else ""
         raise ValueError(f"{path}: cannot be read as {form}: {reason}{advice}") from error
 
 

@@ -145,8 +145,11 @@ def read_table(
         names = [f"{name} ({x.how})" for name, x in readings.items() if x.sort == sort]
         notes += [f"read as {sort}: {', '.join(names)}"] if names else []
     native = with_readings(native, texts, readings)
-    plain = dict.fromkeys(file.numbers - readings.keys(), "Float64")
-    native = native.astype(plain) if plain else native  # which else copies every column
+    plain = {name: "Float64" for name in native.columns if name in file.numbers and name not in readings}
+    try:
+        native = native.astype(plain) if plain else native  # which else copies every column
+    except ValueError as error:
+        raise ValueError(f"{error}; --read na_values=WORD takes a word as missing") from error
     return _parts(native, file.named, notes, {**read, **agreed})
 
 
@@ -252,9 +255,8 @@ class _TextFile(NamedTuple):
                 "text"
             )
         separator = options["sep"] if len(options["sep"]) > 1 else re.escape(options["sep"])
-        if re.search(
-            rf'[^\S\r\n](["\r\n]|{separator}|\Z)', self.content
-        ):  # else it costs time in wide tables
+        ends = rf'[^\S\r\n](["\r\n]|{separator}|\Z)|"[^\S\r\n]|(\A|[\r\n]|{separator})[^\S\r\n ]'
+        if re.search(ends, self.content):  # else it costs time in wide tables
             frame = frame.assign(**{name: frame[name].str.strip() for name in words})
         return frame
 
@@ -299,7 +301,8 @@ def _look_at(path: Path, content: str, given: dict[str, Any], text: Collection[s
     types, own, separator = given.pop("dtype", {}), given.pop("na_values", ()), given["sep"]
     numbers = set[Any]()
     if isinstance(types, Mapping):
-        numbers = {name for name, kind in types.items() if str(kind) in ("float", "float64")} - {*text}
+        if not {"decimal", "thousands"} & given.keys():  # else pandas is told their marks
+            numbers = {name for name, kind in types.items() if str(kind) in ("float", "float64")} - {*text}
         types = {**types, **dict.fromkeys((*numbers, *text), "string")}
     missing: dict[str, Any] = {"na_values": own}
     if not isinstance(own, Mapping):  # "None" is none of the usual words, as it may be a label
@@ -310,7 +313,7 @@ def _look_at(path: Path, content: str, given: dict[str, Any], text: Collection[s
     options = {"dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"} | missing
     options |= {"low_memory": False} if usual else {"engine": "python"}
     options |= given
-    file = _TextFile(content, options, numbers)
+    file = _TextFile(content, options, {*map(str, numbers)})
     if len(separator) > 1 or _LAYOUT & given.keys():
         return file
     rows = [cells for _, cells in islice(file.lines(), _LOOKED_AT)]

@@ -138,7 +138,12 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
 
 def _read_target(y: Any) -> Array:
     """Returns targets, (rows,), float64."""
-    told: Array = column_or_1d(y, warn=True).astype(np.float64)
+    try:
+        told: Array = column_or_1d(y, warn=True).astype(np.float64)
+    except ValueError as error:
+        raise ValueError(
+            f"y: expected numbers, received others ({error}); RBMClassifier takes labels"
+        ) from error
     wrong = ~np.isfinite(told)
     if wrong.any():
         raise ValueError(

@@ -208,7 +208,10 @@ class Codec:
         )
         if unknown is not None:
             if not isinstance(encoder, Letters):
-                raise ValueError(f"unknown: expected none for a machine of no sequences, received {unknown}")
+                raise ValueError(
+                    f"unknown: expected none for a machine of no sequences, received {unknown}; new cells of "
+                    "columns count as missing"
+                )
             encoder = replace(encoder, unknown=unknown)
         return cls(encoder, layers, label, None if names is None else tuple(names), reading, machine)
 
