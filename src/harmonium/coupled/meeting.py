@@ -211,7 +211,8 @@ def run_pairs(
     drawn_anew = tuple(l for l in sums.unread if l not in chain)
     layers = Layers(chain, read, drawn_anew)
     recorded = (
-        choice.records(hamiltonian.device)
+        _device.is_async(hamiltonian.device)  # else a look costs no wait
+        and choice.records(hamiltonian.device)
         and pair_kernel.is_steady
         and hamiltonian.held is None
         and isinstance(hamiltonian.beta, float)
