@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from math import inf, log
 from pathlib import Path
 
@@ -335,3 +336,22 @@ def test_networks_of_the_uai_competition_have_their_published_log_partition(name
     published = float((FOLDER / f"{name}.uai.PR").read_text().split()[1])
     log_z = hm.likelihood.exact_log_partition(machine)
     assert log_z / log(10) == pytest.approx(published, abs=1e-3)
+
+
+def test_layers_that_are_held_whole_are_summed_in_either_type() -> None:
+    """Clamps hold states in the machine's own type, and tables are in float64."""
+    pairs = [(i, i + 1) for i in range(29)]
+    edges = {(0, 1): hm.couplings.Dense(), (1, 1): hm.couplings.Sparse(pairs)}
+    machine = hm.BoltzmannMachine([hm.Bernoulli(8), hm.Spin(30)], edges, seed=0)
+    hm.machine.normal_(machine, 0.4, seed=1)
+    rows = (torch.rand(12, 8, generator=torch.Generator().manual_seed(2)) < 0.5).float()
+    found = []
+    for each, v in ((machine, rows), (deepcopy(machine).double(), rows.double())):
+        hamiltonian = each.hamiltonian()
+        into = Statistics(hamiltonian)
+        hm.sums.expect(hamiltonian, into, 1 / 12, v)
+        found.append(
+            [*(x.double() for theta in into.thetas for x in theta), *map(Tensor.double, into.products)]
+        )
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
+    hm.train(machine, rows, rule=hm.rules.exact(), updates=2, learning_rate=0.01, progress=False)

@@ -3,8 +3,8 @@
 States of most units have two values. What multiplies them can be summed beforehand, for all that six units
 can be (``bits``); a matrix that is mostly zero leaves out what is not there; everything else is left to one
 of two libraries. Loops that eager tensor code would spend on starting operations are compiled where numba is
-installed: half-steps (``per_row``), units drawn in turn (``potts``), whole updates (``updates``). What draws
-asks ``half_steps``, which knows the way.
+installed: half-steps (``per_row``), units drawn in turn (``potts``), whole updates (``updates``). Every draw
+is one of ``half_steps``, which choose among them.
 """
 
 from harmonium.backends.choice import (

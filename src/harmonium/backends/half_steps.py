@@ -1,10 +1,9 @@
 """Half-steps: units drawn, or their means, given their field or the states beside them.
 
-The one place that knows which way makes them (``choice`` decides by kind, size and device): torch draws units
-of every kind; compiled code draws many units of few states on a CPU, with the sums that annealing asks for
-beside them, or one after the other within a layer; a GPU's matrix units multiply, draw and write in one pass,
-so that the field need not be made. The functions that begin with a machine are methods of
-``machine.Hamiltonian``.
+Each chooses by kind, size and device (``choice``) what makes it. Torch draws units of every kind. Compiled
+code draws many units of few states on a CPU, with the sums that annealing asks for, or one after the other
+within a layer. A GPU's matrix units multiply, draw and write in one pass, so that the field need not be made.
+The functions that begin with a machine are methods of ``machine.Hamiltonian``.
 """
 
 from __future__ import annotations

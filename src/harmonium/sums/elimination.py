@@ -81,7 +81,8 @@ class Elimination:
         self._double, self._layers = hamiltonian.to(torch.float64), hamiltonian.layers
         self._is_shown = hamiltonian.held is not None  # so that rows differ
         zeros = [theta[0].new_zeros(rows, len(theta[0])) for theta in self._double.thetas]
-        self._shown = hamiltonian.clamp_states(zeros)  # 0 where an entry is free
+        # 0 where an entry is free; what a clamp holds is in the machine's own type.
+        self._shown = [x.double() for x in hamiltonian.clamp_states(zeros)]
         self._place = {unit: i for i, unit in enumerate(order.units)}
         self._rank = {i: step for step, i in enumerate(order.order)}
         self._children: list[list[int]] = [[] for _ in order.units]
