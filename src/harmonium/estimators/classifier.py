@@ -158,7 +158,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
                 missing cells only.
         """
-        labels: Array = self.classes_[self.predict_log_proba(X).argmax(1)]
+        known = self.predict_log_proba(X).argmax(1)  # refuses an estimator that is not fitted
+        labels: Array = self.classes_[known]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
