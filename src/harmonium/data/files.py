@@ -68,7 +68,8 @@ def read(
         source: a path, or a built-in name.
         labels_apart: whether a column headed ``label`` or ``labels`` becomes labels; else it is one of the
             columns, and may have missing cells.
-        alphabet, unknown: of sequences, as ``harmonium.sequences.read_alignment`` takes them.
+        alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
+        unknown: What other letters of sequences become, likewise.
         text: Names of columns of a table that are text, whatever their cells look like.
         like: Arguments that ``read`` of an earlier file has, which hold where ``options`` has none. Decimal
             commas are expected where cells have a place for them: not between commas without quotation marks.
