@@ -94,11 +94,20 @@ def sample_units(
             made = tensor_cores.draw(field, theta[0], kind.two_values, key).state
         assert made is not None
         return made
-    rows = len(field) // 2 if antithetic else len(field)
-    noise = kind.noise((rows, *field.shape[1:]), generator=generator).to(field.dtype)
-    noise = torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
+    if antithetic:
+        noise = mirrored_noise(kind, field.shape, field.dtype, generator)
+    else:
+        noise = kind.noise(field.shape, generator=generator).to(field.dtype)
     x: Tensor = kind.sample(field, noise, theta)
     return x
+
+
+def mirrored_noise(
+    kind: Layer, shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator
+) -> Tensor:
+    """Draws noise, (rows, n_units), of states of a shape; the second half of the rows mirrors the first."""
+    noise = kind.noise((shape[0] // 2, *shape[1:]), generator=generator).to(dtype)
+    return torch.cat((noise, kind.mirrored(noise)))
 
 
 def expect(

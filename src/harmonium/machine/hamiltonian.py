@@ -349,9 +349,9 @@ class Hamiltonian:
             antithetic: whether the second half of the rows mirrors the first.
         """
         kind = self.units(layer)[0]
-        drawn = rows // 2 if antithetic else rows
-        noise = kind.noise((drawn, kind.width), generator=generator).to(self.dtype)
-        return torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
+        if antithetic:
+            return half_steps.mirrored_noise(kind, (rows, kind.width), self.dtype, generator)
+        return kind.noise((rows, kind.width), generator=generator).to(self.dtype)
 
     def pure_noise(self, layer: int, rows: int, generator: torch.Generator) -> Tensor:
         """Draws uniform discrete units or standard normal real ones, whatever θ: (rows, width_l)."""

@@ -71,12 +71,6 @@ class Statistics:
             self._grow(self._lots.conclude())
         return [sums.total for sums in self._products]
 
-    def product(self, edge: int) -> Tensor:
-        """Returns the sum for one edge, in the shape of its J, where the others need not be made yet."""
-        if self._lots is not None:
-            self._grow(self._lots.conclude())
-        return self._products[edge].total
-
     def add(
         self,
         hamiltonian: Hamiltonian,

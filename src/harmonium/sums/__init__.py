@@ -18,7 +18,6 @@ from harmonium.sums.limits import (
     MAX_HIDDEN_STATES as MAX_HIDDEN_STATES,
     MAX_MISSING_STATES as MAX_MISSING_STATES,
     PRODUCTS_PER_SECOND as PRODUCTS_PER_SECOND,
-    UNIT_UPDATES_PER_SECOND as UNIT_UPDATES_PER_SECOND,
     affordable as affordable,
     in_words as in_words,
     seconds_of_joined as seconds_of_joined,

@@ -506,11 +506,10 @@ class Posterior:
             Sums of E[t(x)], each (width_l,), and of x ⊗ hidden, (width_l, hidden columns).
         """
         table, missing, row_weights = self._table, self._missing, weights.sum(1)
-        means = table.moments.mean.t()
         if self._blank:
             of_states = weights.sum(0)
             thetas = {l: [of_states @ t for t in each] for l, each in table.statistics.items()}
-            products = (means * of_states) @ table.states
+            products = (table.moments.mean.t() * of_states) @ table.states
             return thetas, {l: products[place] for l, place in table.places.items()}
         by_state = self._x.t() @ weights  # (columns, states): five times as fast as its transpose
         if missing is not None:
@@ -518,7 +517,7 @@ class Posterior:
             lacking = marks.t() @ weights
             if isinstance(some, Tensor):
                 lacking = torch.zeros_like(by_state).index_copy_(0, some, lacking)
-            by_state.addcmul_(lacking, means)
+            by_state.addcmul_(lacking, table.moments.mean.t())
         thetas = {}
         for l, place in table.places.items():
             thetas[l] = [by_state[place].sum(1)]  # t_0 is x itself

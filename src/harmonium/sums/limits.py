@@ -7,9 +7,6 @@ EXPLICIT_LIMIT = 2.0**35
 
 Minutes, for 784 beside 25 Bernoulli units, say.
 """
-UNIT_UPDATES_PER_SECOND = 2.0**26
-"""Unit updates of a core in a second: 2^26.4 for binary units on a free core, 2^25 to 2^25.7 for counts and
-labels on one that is shared."""
 PRODUCTS_PER_SECOND = 2.0**31
 """Products of matrices of a core in a second: 150 sums of 600 rows of 1,000 columns beside 8 hidden units,
 and as many looks at rows, took 20 s."""

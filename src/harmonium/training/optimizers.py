@@ -112,9 +112,11 @@ class Ascent:
         elif self.plain:
             torch._foreach_add_(self._parameters, gradients, alpha=self._now[0])
         elif self._alone and not self._rates:
-            states = (self.optimizer.state[parameter] for parameter in self._parameters)
-            pairs = zip(states, gradients, strict=True)  # torch's own state, which begins at 0
-            momenta = [state.setdefault("momentum_buffer", torch.zeros_like(x)) for state, x in pairs]
+            states = [self.optimizer.state[parameter] for parameter in self._parameters]  # torch's own
+            for state, gradient in zip(states, gradients, strict=True):
+                if state.get("momentum_buffer") is None:
+                    state["momentum_buffer"] = torch.zeros_like(gradient)
+            momenta = [state["momentum_buffer"] for state in states]
             torch._foreach_mul_(momenta, self._momentum)
             torch._foreach_sub_(momenta, gradients)
             torch._foreach_sub_(self._parameters, momenta, alpha=self._now[0])
