@@ -1,4 +1,4 @@
-"""A run in plain words, with the caveats that its numbers carry: tables of rules, of which the first holds."""
+"""A run in plain words, with the caveats of its numbers: tables of rules, of which the first holds."""
 
 from __future__ import annotations
 
@@ -145,15 +145,16 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
             mixing.get("falls"),
             "caution",
             f"{text}, but the machine was trained out of equilibrium: chains from noise agree best with the "
-            f"data after {mixing.get('peak')} sweeps. So its standard error and its bounds cannot be trusted, "
-            "however small: likelihoods are those of a distribution that its best samples do not follow.",
+            f"data after {mixing.get('peak')} sweeps. So its standard error and its bounds cannot be "
+            "trusted, however small: likelihoods are those of a distribution that its best samples do not "
+            "follow.",
         ),
         (
             unmixed(table, mixing),
             "caution",
-            f"{text}, but {_count_apart(mixing)}. So its standard error and its upper bound cannot be trusted: "
-            "modes that no run reached are missing. ln Z may be higher, and likelihoods lower. Compare more "
-            "temperatures, other seeds, and a base of training rows.",
+            f"{text}, but {_count_apart(mixing)}. So its standard error and its upper bound cannot be "
+            "trusted: modes that no run reached are missing. ln Z may be higher, and likelihoods lower. "
+            "Compare more temperatures, other seeds, and a base of training rows.",
         ),
         (pairs and table.get("doubts"), "note", f"{met}, but annealing itself left doubts."),
         (pairs, "good", f"{met}: nothing speaks against its bounds."),
@@ -243,8 +244,8 @@ def equilibrium_remarks(found: Resampling) -> list[Remark]:
     falls = (
         "Trained out of equilibrium: covariances of chains from noise correlate with the data's by "
         f"{float(found.correlation.max()):.2f} after {found.peak} sweeps, and by {last:.2f} after {sweeps}. "
-        "The best samples are not from the machine's distribution. Train on with a lower rate and more sweeps "
-        "(rule pcd, schedule linear)."
+        "The best samples are not from the machine's distribution. Train on with a lower rate and more "
+        "sweeps (rule pcd, schedule linear)."
     )
     text = (
         "The covariances of pairs of units, of chains from noise, correlate with the data's by "
