@@ -1,4 +1,4 @@
-"""What the formats of other programs have in common."""
+"""Formats of other programs, and helpers that several of them share."""
 
 from __future__ import annotations
 

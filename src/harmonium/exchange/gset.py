@@ -91,5 +91,5 @@ def _is_finite(word: str) -> bool:
 GSET = Format("gset", ".gset", "graphs of the Gset collection", _recognises, _read, _write)
 """Graphs with weights w, as machines of spins with E(s) = Σ w s s' over the edges.
 
-    The cut between spins of either sign is (Σ w - E) / 2, and Σ w is ``metadata["origin"]["weight"]``.
-    """
+The cut between spins of either sign is (Σ w - E) / 2, and Σ w is ``metadata["origin"]["weight"]``.
+"""
