@@ -73,31 +73,26 @@ def learning_curve(
     history: Sequence[Mapping[str, Any]],
     path: str | os.PathLike[str],
     *,
-    metrics: Sequence[str] | None = None,
     references: Mapping[str, float] | None = None,
 ) -> None:
-    """Draws the metrics of a run above its gradient norm, over the updates.
+    """Draws the numbers of a run above its gradient norm, over the updates.
+
+    These are all that the history holds beside step, seconds, learning rate and gradient norm.
 
     Args:
         history: ``TrainingRun.history``.
         path: PNG file; one that is there is replaced in one step.
-        metrics: which numbers to draw above; None: all that the history holds beside step, seconds, learning
-            rate and gradient norm.
         references: levels to mark beside the metrics, by their names.
 
     Raises:
         ImportError: the ``plot`` extra is not installed.
-        ValueError: an empty history, or a metric that it does not hold.
+        ValueError: an empty history.
     """
     figure = new_figure("learning_curve", (6.4, 5.6))
     if not history:
         raise ValueError("history: expected at least one record, received none")
-    known = list(dict.fromkeys(name for record in history for name in record))
-    names = [name for name in known if name not in RESERVED] if metrics is None else list(metrics)
-    for name in names:
-        if name not in known:
-            raise ValueError(f"metrics: expected some of {', '.join(known)}; received {name!r}")
-
+    known = dict.fromkeys(name for record in history for name in record)
+    names = [name for name in known if name not in RESERVED]
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     for name in names:
         points = [(record["step"], record[name]) for record in history if name in record]
