@@ -528,7 +528,7 @@ PAPERS: dict[str, list[Row]] = {
         ),
         Row(
             "Fig. 4, receptive fields",
-            lambda: "A picture of 100 units after 100 epochs, ranked by `report.field_norms`",
+            lambda: "A picture of 100 units after 100 epochs, ranked by their norm",
             ("tap_mnist_small.json",), SMALL_TAP_COMMAND,
         ),
         Row(

@@ -14,7 +14,7 @@ import harmonium as hm
 
 package = Path(hm.__file__).parent
 assert package.is_relative_to(sys.prefix), f"imported {package}, expected the wheel's copy under {sys.prefix}"
-for file in ("py.typed", "report/page/page.html"):
+for file in ("py.typed", "report/page/page.html", "report/page/verdict.toml"):
     assert (package / file).is_file(), f"the wheel lacks {file}"
 
 X = torch.from_numpy(np.random.default_rng(0).integers(0, 2, size=(32, 6))).float()

@@ -125,3 +125,44 @@ def class_coverage(samples: Tensor, classifier: ClassifierFeatures) -> Tensor:
     """
     labels = classifier.predict(samples.to(classifier.last.weight))
     return torch.bincount(labels, minlength=classifier.n_classes) / len(labels)
+
+
+@torch.no_grad()
+def frechet_distance(data: Any, samples: Any, features: ClassifierFeatures) -> float:
+    """Estimates the Fréchet distance of two sets in feature space (FID; Heusel et al. 2017)."""
+    from torchmetrics.image.fid import FrechetInceptionDistance
+
+    identity: Any = nn.Identity()  # the features are computed here, batch by batch
+    identity.num_features = features.num_features
+    x, y = _features_of(data, features), _features_of(samples, features)
+    metric = FrechetInceptionDistance(feature=identity).to(x.device)
+    metric.set_dtype(torch.float64)
+    metric.update(x, real=True)
+    metric.update(y, real=False)
+    return max(0.0, float(metric.compute()))
+
+
+@torch.no_grad()
+def kernel_distance(
+    data: Any, samples: Any, features: ClassifierFeatures, *, subsets: int = 100, seed: int = 0
+) -> tuple[float, float]:
+    """Estimates the kernel distance of two sets (KID; Binkowski et al. 2018) and its standard error.
+
+    The mean over subsets of at most 1,000 rows; the error is a little too small, as the subsets overlap.
+    """
+    from torchmetrics.image.kid import poly_mmd
+
+    x, y = _features_of(data, features), _features_of(samples, features)
+    generator, size = _random.as_generator(seed, x.device), min(1000, len(x), len(y))
+    values = []
+    for _ in range(subsets):
+        one, other = (z[_random.permutation(len(z), generator)[:size]] for z in (x, y))
+        values.append(poly_mmd(one, other))
+    distances = torch.stack(values)
+    return float(distances.mean()), float(distances.std()) / subsets**0.5
+
+
+def _features_of(images: Any, features: ClassifierFeatures) -> Tensor:
+    """Returns the features of a set in float64, (n, d)."""
+    x = torch.as_tensor(images).to(next(features.parameters()))
+    return torch.cat([features(part) for part in torch.split(x, _ROWS)]).double()

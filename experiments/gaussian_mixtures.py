@@ -43,7 +43,7 @@ import torch
 import harmonium as hm
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin
 from harmonium.data import toy
-from harmonium.report import plane
+from harmonium.report.plots import new_figure, save_figure
 
 KINDS = ("isotropic", "anisotropic")
 MEANS = torch.tensor([(-5.0, -5.0), (5.0, -5.0), (0.0, 5.0)])
@@ -261,7 +261,26 @@ def picture(folder: Path, budget: dict[str, int], names: list[str], kernels: dic
             kernel = kernels.get(name, Gibbs())
             drawn = hm.chains.run(machine, kernel, noise, budget["sweeps"], seed=generator)[0]
             samples[name] = drawn * deviation + mean
-        plane(panels, samples, folder / f"{kind}.png", low=(-10, -10), high=(10, 10))
+        draw_planes(panels, samples, folder / f"{kind}.png")
+
+
+def draw_planes(panels: dict[str, Any], samples: dict[str, Any], path: Path) -> None:
+    """Draws log-densities below their maxima in the square of ±10, above samples of the same names."""
+    axis = torch.linspace(-10, 10, 150)
+    grid = torch.stack([x.flatten() for x in torch.meshgrid(axis, axis, indexing="xy")], -1)
+    figure = new_figure("draw_planes", (2.1 * len(panels), 4.4))
+    rows = figure.subplots(2, len(panels), squeeze=False)
+    for (name, density), upper, lower in zip(panels.items(), *rows, strict=True):
+        with torch.no_grad():
+            values = density(grid).cpu().double().reshape(len(axis), len(axis))
+        below = (values - values.max()).clamp(min=-8.0)  # nats at which the colours end
+        upper.imshow(below.numpy(), origin="lower", extent=(-10, 10, -10, 10), aspect="auto")
+        upper.set_title(name, fontsize=8)
+        lower.plot(*torch.as_tensor(samples[name]).T, ".", markersize=1, color="0.2")
+        lower.set(xlim=(-10, 10), ylim=(-10, 10))
+        for each in (upper, lower):
+            each.tick_params(labelsize=6)
+    save_figure(figure, path, dpi=90)
 
 
 def main() -> None:

@@ -32,10 +32,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from classifier_features import ClassifierFeatures, class_coverage
+from classifier_features import ClassifierFeatures, class_coverage, frechet_distance
 
 import harmonium as hm
-from harmonium.report import frechet_distance, image_grid
+from harmonium.report import image_grid
 
 BUDGETS: dict[str, dict[str, Any]] = {
     "full": {"tests": 120, "chains": 20_000, "repeats": 50, "grbm": 120, "deep": 60, "hidden": (500, 4096),

@@ -31,14 +31,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from classifier_features import ClassifierFeatures, class_coverage
+from classifier_features import ClassifierFeatures, class_coverage, frechet_distance, kernel_distance
 
 import harmonium as hm
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin
 from harmonium.report import (
-    frechet_distance,
     image_grid,
-    kernel_distance,
     nearest_neighbours,
 )
 
@@ -202,10 +200,10 @@ def main() -> None:
     def quality(images: torch.Tensor) -> dict[str, float]:
         shown = grey_levels(images)
         coverage = class_coverage(shown, classifier)
-        kernel = kernel_distance(reference[:10_000], shown, classifier, subsets=20)
+        kernel, _ = kernel_distance(reference[:10_000], shown, classifier, subsets=20)
         return {
             "fid_classifier_features": frechet_distance(reference, shown, classifier),
-            "kid_classifier_features": kernel.value,
+            "kid_classifier_features": kernel,
             "classes_in_use": float((-(coverage * coverage.clamp(min=1e-12).log()).sum()).exp()),
             "nearest_neighbour_median": float(nearest_neighbours(shown[:500], grey).distances.median()),
         }

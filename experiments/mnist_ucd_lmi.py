@@ -49,7 +49,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from classifier_features import ClassifierFeatures, class_coverage
+from classifier_features import ClassifierFeatures, class_coverage, frechet_distance, kernel_distance
 from torch import Tensor
 
 import harmonium as hm
@@ -57,9 +57,7 @@ from harmonium.backends import processor
 from harmonium.learning import Expectation, ExpectationRequest, Outcome, Rule
 from harmonium.machine import Hamiltonian
 from harmonium.report import (
-    frechet_distance,
     image_grid,
-    kernel_distance,
     nearest_neighbours,
 )
 
@@ -240,12 +238,12 @@ class Judge:
         drawn, count = drawn.astype(np.float32), len(drawn)
         coverage = class_coverage(torch.from_numpy(drawn), self.features).double()
         entropy = -(coverage * coverage.clamp(min=1e-12).log()).sum()
-        kernel = kernel_distance(self.real, drawn, self.features, seed=0)
+        kernel, error = kernel_distance(self.real, drawn, self.features, seed=0)
         return {
             "samples": count,
             "fid": frechet_distance(self.real[:count], drawn, self.features),
-            "kid": kernel.value,
-            "kid_standard_error": kernel.standard_error,
+            "kid": kernel,
+            "kid_standard_error": error,
             "distinct": len(np.unique(drawn, axis=0)),
             "classes": float(entropy.exp()),
             "smallest_class": float(coverage.min()),

@@ -39,7 +39,7 @@ import torch
 import harmonium as hm
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.meanfield import Landscape
-from harmonium.report import basin_map, field_norms, free_energy_bands, image_grid, solution_maps
+from harmonium.report import basin_map, free_energy_bands, image_grid, solution_maps
 from harmonium.training import STOP, Update, stream_seed
 
 matplotlib.use("Agg")
@@ -249,7 +249,8 @@ def fields(machine: hm.BoltzmannMachine, data: Data, out: Path) -> None:
     with torch.no_grad():
         W = hamiltonian.J[0].T
         activity = hamiltonian.mean(1, hamiltonian.field(1, [data.train, data.train])).mean(0)
-    for name, rank in (("spread", field_norms(W)), ("activity", activity)):
+    spread = torch.linalg.vector_norm(W.double(), 0.1, dim=1)
+    for name, rank in (("spread", spread), ("activity", activity)):
         best = W[rank.argsort(descending=True)][:100]
         path = out / f"fields-{name}-{len(W)}.png"
         image_grid(best / best.abs().amax(1, keepdim=True), data.shape, path=path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.report import moment_errors, resampling
+from harmonium.report import resampling
 from harmonium.report.moments import PairStatistics
 
 
@@ -125,57 +124,3 @@ def test_resampling_refuses_what_it_cannot_judge() -> None:
             resampling(hm.BoltzmannMachine([hm.Bernoulli(width), hm.Bernoulli(2)]), correlated(50, width))
     one = resampling(machine, X, sweeps=1, chains=40)
     assert not one.falls and not one.rises and one.peak == 1
-
-
-def test_moments_are_scaled_from_training_data_to_shuffled_ones() -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(3)], seed=0)
-    hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(3))
-    samples, held_out, training = correlated(80, 6), correlated(90, 6, 1), correlated(80, 6, 2)
-    found = moment_errors(machine, samples, held_out, training)
-    W = machine.couplings[0].weight.detach().double().numpy()
-    c = machine.layers[1].bias.detach().double().numpy()
-
-    def moments(rows: torch.Tensor) -> list[np.ndarray]:
-        v = rows.double().numpy()
-        h = 1 / (1 + np.exp(-(c + v @ W)))
-        return [
-            v.mean(0),
-            h.mean(0),
-            (v.T @ h / len(v)).ravel(),
-            np.cov(v.T, bias=True)[np.triu_indices(6, 1)],
-        ]
-
-    for error, x, y, z in zip(found, *(moments(v) for v in (samples, held_out, training)), strict=True):
-        of_samples, least = (np.sqrt(((each - y) ** 2).mean()) for each in (x, z))
-        shuffled = np.sqrt(
-            ((z[:, None] - y) ** 2).mean()
-        )  # every moment of one beside every one of the other
-        assert error == pytest.approx((of_samples - least) / (shuffled - least), abs=1e-5)
-    same = moment_errors(machine, training, held_out, training)
-    assert same == pytest.approx((0, 0, 0, 0), abs=1e-6)
-
-
-def test_moments_count_weighted_rows_as_so_many_equal_ones() -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(3)], seed=0)
-    hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(3))
-    samples, held_out, training = correlated(200, 6), correlated(50, 6, 1), correlated(60, 6, 2)
-    counts = [torch.arange(len(rows)).remainder(3) + 1 for rows in (held_out, training)]
-    weights = (counts[0].double(), counts[1].double())
-    found = moment_errors(machine, samples[:60], held_out, training, weights=weights)
-    repeated = [x.repeat_interleave(n, 0) for x, n in zip((held_out, training), counts, strict=True)]
-    again = moment_errors(machine, samples[:60].repeat_interleave(2, 0), *repeated)
-    assert found == pytest.approx(again, abs=1e-5)
-    assert found != pytest.approx(moment_errors(machine, samples[:60], held_out, training), abs=1e-3)
-
-
-def test_moments_of_graphs_and_of_too_little() -> None:
-    visible = hm.BoltzmannMachine([hm.Spin(5)], edges=[(0, 0)])
-    X = correlated(60, 5) * 2 - 1
-    found = moment_errors(visible, X[:20], X[20:40], X[40:])
-    assert math.isnan(found.hidden) and math.isnan(found.products) and math.isfinite(found.covariances)
-    deep = hm.BoltzmannMachine([hm.Bernoulli(5), hm.Bernoulli(4), hm.Bernoulli(3)], seed=0)
-    rows = correlated(60, 5)
-    assert all(math.isfinite(each) for each in moment_errors(deep, rows[:20], rows[20:40], rows[40:])[::3])
-    assert math.isnan(moment_errors(deep, *[torch.ones(3, 5)] * 3).visible)  # nothing to tell apart
-    with pytest.raises(ValueError, match="held_out: expected at least two rows, received 1"):
-        moment_errors(deep, rows, rows[:1], rows)

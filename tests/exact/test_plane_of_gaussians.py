@@ -8,7 +8,6 @@ import torch
 
 import harmonium as hm
 from harmonium.likelihood import quadrature_log_partition
-from harmonium.report import plane
 
 from .test_parametrisations import KINDS
 
@@ -79,15 +78,3 @@ def test_wrong_machines_are_refused(message, call):
 
 def machine_of_bits() -> hm.BoltzmannMachine:
     return hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
-
-
-def test_the_picture_of_a_plane(tmp_path):
-    pytest.importorskip("matplotlib")
-    made = machine(hm.Bernoulli(3)).float()
-    path = tmp_path / "plane.png"
-    plane(
-        {"energy": lambda v: -made.free_energy(v)}, {"energy": [[0.0, 0.0]]}, path, low=(-3, -3), high=(3, 3)
-    )
-    assert path.read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="low, high: expected the corners"):
-        plane({"energy": lambda v: v.sum(1)}, {}, path, low=(1, 1), high=(0, 2))

@@ -79,11 +79,9 @@ def test_other_solvers_by_the_command(cli: CommandLine, tmp_path: Path, solver: 
 def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     for points in (1, 2, 4, 30):
-        for projection in ("isomap", "pca"):
-            cloud = torch.rand(points, 6, generator=generator)
-            first, second = embedding(cloud, cloud[:1], projection=projection)
-            assert first.shape == (points, 2)
-            assert second.shape == (1, 2)
+        cloud = torch.rand(points, 6, generator=generator)
+        first, second = embedding(cloud, cloud[:1])
+        assert first.shape == (points, 2) and second.shape == (1, 2)
     with pytest.raises(ValueError, match="landscapes"):
         free_energy_bands({}, tmp_path / "x.png")
     with pytest.raises(ValueError, match="landscapes"):
@@ -109,17 +107,16 @@ def test_without_matplotlib_nothing_is_solved_first(
     assert message.endswith("needs matplotlib; pip install 'harmonium[plot]'")
 
 
-@pytest.mark.parametrize("projection", ["isomap", "pca"])
-def test_few_points_are_told_apart(projection: str) -> None:
+def test_few_points_are_told_apart() -> None:
     two = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
-    first, other = embedding(two, two[1:], projection=projection)
+    first, other = embedding(two, two[1:])
     assert first.shape == (2, 2) and other.shape == (1, 2)
     assert np.linalg.norm(first[0] - first[1]) == pytest.approx(2**0.5)
     assert np.allclose(other[0], first[1])
-    (line,) = embedding(torch.arange(6.0).unsqueeze(-1), projection=projection)
+    (line,) = embedding(torch.arange(6.0).unsqueeze(-1))
     assert line.shape == (6, 2) and len(np.unique(line[:, 0].round(6))) == 6
     for alike in (two[:1], two[:1].expand(6, -1)):
-        assert not embedding(alike, projection=projection)[0].any()
+        assert not embedding(alike)[0].any()
 
 
 def test_two_solutions_are_two_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,9 +143,7 @@ def test_two_solutions_are_two_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_points_that_cannot_be_mapped_are_refused() -> None:
     points = torch.zeros(4, 3)
-    with pytest.raises(ValueError, match=r"fitted: expected at least one point, .* received \[\(0, 3\)\]"):
-        embedding(points[:0])
-    with pytest.raises(ValueError, match=r"fitted: expected .* the same columns, received .*\(4, 2\)\]"):
-        embedding(points, points[:, :2])
-    with pytest.raises(ValueError, match=r"fitted: expected finite values, received nan at \(0, 0\)"):
+    with pytest.raises(ValueError, match="features"):
+        embedding(torch.eye(6)[:, :3], points[:, :2])
+    with pytest.raises(ValueError, match="NaN"):
         embedding(points * torch.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -21,15 +22,15 @@ import harmonium as hm
 from harmonium.cli import main
 from harmonium.cli.commands import report
 from harmonium.report import Resampling
-from harmonium.report.page.charts import chart, histogram
+from harmonium.report.page.figures import chart, histogram, interval
 from harmonium.report.page.record import RunRecord
 from harmonium.report.page.verdict import (
     activity_remarks,
-    convergence_remark,
+    convergence_remarks,
     copy_remarks,
-    equilibrium_remark,
+    equilibrium_remarks,
     likelihood_remarks,
-    mixing_remark,
+    mixing_remarks,
     training_remarks,
 )
 from harmonium.tables import Codec
@@ -55,7 +56,7 @@ SECTIONS = [
 IMAGES_HAVE_NO = {"columns", "learned"}
 # Chains are not needed; the tiny machine has no mean field that settles beside.
 TABLE_HAS_NO = {"completion", "denoising", "mixing", "equilibrium"}
-VOID = {"meta", "img", "line", "polyline", "polygon"}  # polyline and polygon close themselves
+VOID = {"meta", "img", "path"}  # path closes itself
 
 
 @dataclass
@@ -151,7 +152,11 @@ def test_every_machine_has_every_section(
     answer = cli.succeed("report", runs / name, "--out", tmp_path / "page.html", *QUICK, "--json").json
     assert answer["file"] == str(tmp_path / "page.html")
     page = Page.read(tmp_path / "page.html")
-    assert page.ids == SECTIONS
+    assert page.ids == [
+        *(id for id in SECTIONS if id not in absent),
+        "absent",
+        *filter(absent.__contains__, SECTIONS),
+    ]
     assert page.absent == absent
     if name == "ising.safetensors":
         assert "the machine names none; --data FILE gives some" in page.text
@@ -251,9 +256,11 @@ def test_refusals(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
 def test_what_is_missing_is_named(
     cli: CommandLine, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    told = cli.refuse("report", runs / "ucd", "--out", tmp_path / "page.html", status=1)
-    assert "pip install 'harmonium[report]'" in told
+    for name in ("jinja2", "matplotlib.figure"):
+        with monkeypatch.context() as lacking:
+            lacking.setitem(sys.modules, name, None)
+            told = cli.refuse("report", runs / "ucd", "--out", tmp_path / "page.html", status=1)
+        assert f"needs {name}" in told and "pip install 'harmonium[report]'" in told
 
 
 def test_no_browser_complains(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
@@ -301,13 +308,13 @@ def test_a_verdict_says_what_the_numbers_carry() -> None:
     assert "within 8 nats" in told(likelihood_remarks(ais, None), "caution")
     met = hm.coupled.mixing_times(hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)], seed=0), pairs=400, seed=0)
     apart = met._replace(given_up=0.1, longest_meeting_time=100, sweeps=None, sweeps_with_confidence=None)
-    assert "40 of 400 pairs of chains had not met after 100" in told([mixing_remark(apart, 10)], "caution")
-    assert "nothing bounds" in told([mixing_remark(apart)], "note")
+    assert "40 of 400 pairs of chains had not met after 100" in told(mixing_remarks(apart, 10), "caution")
+    assert "nothing bounds" in told(mixing_remarks(apart, None), "note")
     bound = met._replace(sweeps=40, sweeps_with_confidence=50)
-    assert "too few" in told([mixing_remark(bound, 10)], "caution")
-    assert "too few" not in told([mixing_remark(bound, 60)], "good")
-    assert "after 50 sweeps, by 400 pairs" in told([mixing_remark(bound)], "good")
-    assert "no distance below 0.1" in told([mixing_remark(apart._replace(given_up=0.0))], "note")
+    assert "too few" in told(mixing_remarks(bound, 10), "caution")
+    assert "too few" not in told(mixing_remarks(bound, 60), "good")
+    assert "after 50 sweeps, by 400 pairs" in told(mixing_remarks(bound, None), "good")
+    assert "no distance below 0.1" in told(mixing_remarks(apart._replace(given_up=0.0), None), "note")
     assert "3 of 10 hidden units are never active" in told(activity_remarks(3, 0, 0.0, 10), "caution")
     assert "saturated" in told(activity_remarks(0, 0, 0.95, 10), "note")
     assert "near copies" in told(copy_remarks(0.1, 1.0), "caution") and copy_remarks(1.0, 0.0) == []
@@ -349,16 +356,16 @@ def test_a_verdict_on_the_equilibrium() -> None:
         drop = values - values[-1]
         return Resampling(torch.tensor([1, 2, 4]), values, drop, drop, 100.0 * certain * drop, 0.95, [])
 
-    falling = equilibrium_remark(curve([0.2, 0.9, 0.7], True))
+    (falling,) = equilibrium_remarks(curve([0.2, 0.9, 0.7], True))
     assert falling.level == "caution" and "by 0.90 after 2 sweeps, and by 0.70 after 4" in falling.text
-    assert equilibrium_remark(curve([0.2, 0.5, 0.9], True)).level == "note"
-    level = equilibrium_remark(curve([0.2, 0.9, 0.9], False))
+    assert equilibrium_remarks(curve([0.2, 0.5, 0.9], True))[0].level == "note"
+    (level,) = equilibrium_remarks(curve([0.2, 0.9, 0.9], False))
     assert level.level == "good" and "0.90 after 4 sweeps" in level.text
-    assert equilibrium_remark(curve([0.1, 0.1, 0.1], False)).level == "note"
+    assert equilibrium_remarks(curve([0.1, 0.1, 0.1], False))[0].level == "note"
     for r_hat, expected in ((1.0, "good"), (1.05, "note"), (float("nan"), "caution")):
         quantity = hm.chains.Convergence(r_hat, 900.0, 900.0, 0.0, 0.1)
         found = hm.chains.Diagnosis({"free energy": quantity}, 50_000, {}, {})
-        assert convergence_remark(found).level == expected
+        assert convergence_remarks(found)[0].level == expected
 
 
 def test_parts_that_do_not_fit_into_the_seconds_are_named(
@@ -370,7 +377,7 @@ def test_parts_that_do_not_fit_into_the_seconds_are_named(
     given = ("report", runs / "ucd", "--out", tmp_path / "page.html", "--overwrite", *QUICK)
     notes = cli.succeed(*given, "--seconds", 9, "--json").json["notes"]
     page, parts = Page.read(tmp_path / "page.html"), {"mixing", "equilibrium", "landscape"}
-    assert parts <= page.absent and page.ids == SECTIONS
+    assert parts <= page.absent and {*page.ids} == {*SECTIONS, "absent"}
     assert "20 sweeps cannot be made in 1.8 s, a fifth of --seconds" in page.text
     assert {note.partition(":")[0] for note in notes if "--seconds" in note} == {
         "Pairs of chains", "Equilibrium", "Landscape"
@@ -407,13 +414,30 @@ def test_steps_of_a_part_fill_its_share(monkeypatch: pytest.MonkeyPatch) -> None
 def test_charts_hold_their_points_between_their_axes() -> None:
     lines = {"a": [(0.0, 1.0), (1.0, float("nan")), (2.0, 1000.0)], "b": [(1.0, float("inf"))]}
     drawn = chart("title", lines, "x", "y", errors={"a": [(0.0, 0.25)]})
-    assert drawn is not None and [line.name for line in drawn.lines] == ["a"]
-    (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in drawn.lines[0].path.split())
-    assert x0 < x1 <= 380 and 0 <= y1 < y0 <= 230  # upwards is up
-    assert [text for _, text in drawn.y_ticks] == ["1", "10", "100", "1000"] and drawn.lines[0].band
+    assert drawn is not None and drawn.legend == [("a", 0, False)]
+    line, *others = re.findall(r'd="M ([^"]*)" style="fill: none; stroke: var\(--c0\)', drawn.svg)
+    x0, y0, x1, y1 = map(float, line.split())
+    assert not others and 0 < x0 < x1 <= 380 and 0 <= y1 < y0 <= 230  # upwards is up
+    assert all(f">{text}</text>" in drawn.svg for text in (1, 10, 100, 1000)) and "opacity: 0.2" in drawn.svg
     assert chart("title", {"b": lines["b"]}, "x", "y") is None
-    words = histogram("town", {"data": np.array(["Oslo", None, "Rome", "Oslo"], dtype=object)})
-    assert words is not None and [text for _, text in words.x_ticks] == ["Oslo", "Rome"]
+    words = histogram("town", {"data": np.array(["Oslo", None, "<$x_$>", "Oslo"], dtype=object)})
+    assert words is not None and ">Oslo<" in words.svg and ">&lt;$x_$&gt;<" in words.svg
+    assert words == histogram("town", {"data": np.array(["Oslo", None, "<$x_$>", "Oslo"], dtype=object)})
+    assert ">bounds<" in interval("ln Z", {"± 2 SE": (1.0, 1.25), "bounds": (0.75, 2.0)}, 1.1, "nats").svg
+
+
+def test_samples_from_data_stand_beside_those_from_noise(cli: CommandLine, tmp_path: Path) -> None:
+    """Of two modes that a chain never leaves, chains from the data's stay there."""
+    machine = hm.BoltzmannMachine([hm.Spin(40)], edges=[(0, 0)], seed=0)
+    machine.couplings[0].fill_(0.3 * (1 - torch.eye(40)))
+    machine.save(tmp_path / "modes.safetensors")
+    np.save(tmp_path / "up.npy", np.ones((30, 40), dtype=np.float32))
+    data = ("--data", tmp_path / "up.npy", "--sweeps", 5, *QUICK[2:])
+    cli.succeed("report", tmp_path / "modes.safetensors", *data)
+    content = (tmp_path / "modes.html").read_text()
+    shown = content.partition("samples from data")[2].partition("</table>")[0]
+    assert "<td>1</td>" in shown and "<td>-1</td>" not in shown
+    assert "Comparable with likelihoods in nats a row of 40 columns, not binarised." in content
 
 
 def test_a_table_with_labels_and_real_columns_has_a_density(cli: CommandLine, runs: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 
 import harmonium as hm
 from harmonium import exchange
-from harmonium.exchange import Format
+from harmonium.exchange import FORMATS
 
 h5py = pytest.importorskip("h5py")
 
@@ -824,7 +824,7 @@ def test_damaged_qubo_files_are_refused(text, message, tmp_path):
 
 
 def test_every_format_says_its_form_and_is_found_by_its_own_files(tmp_path):
-    assert set(Format.registry) == {"adabmdca", "gset", "plmc", "qubo", "rbm.jl", "rbms", "text", "uai"}
+    assert set(FORMATS) == {"adabmdca", "gset", "plmc", "qubo", "rbm.jl", "rbms", "text", "uai"}
     machine = drawn([hm.Categorical(3, 5)], {(0, 0): hm.Dense()}, [0])
     for form in ("text", "adabmdca", "uai"):
         exchange.write(machine, tmp_path / form, form=form)

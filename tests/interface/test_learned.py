@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from harmonium.report import Link, compare_links, compare_marginals
-from harmonium.report.page.verdict import gain_remark, likelihood_remarks, link_remark, marginal_remark
+from harmonium.report.page.verdict import (
+    REMEDY,
+    gain_remarks,
+    likelihood_remarks,
+    link_remarks,
+    marginal_remarks,
+)
 
 from .command_line import TINY, CommandLine
 
@@ -47,10 +53,10 @@ def test_links_that_samples_lack_are_seen_and_missing_cells_left_out():
     found = {(x.first, x.second): x for x in compare_links(frame, shuffled)}
     assert found["label", "same"].sampled < 0.1
     assert found["label", "number"].sampled > 0.8
-    remark = link_remark(compare_links(frame, shuffled))
+    (remark,) = link_remarks(compare_links(frame, shuffled), REMEDY)
     assert remark.level == "caution"
     assert "label and same: 1.00" in remark.text
-    assert link_remark(compare_links(frame, frame)).level == "good"
+    assert link_remarks(compare_links(frame, frame), REMEDY)[0].level == "good"
 
 
 def test_a_column_without_a_cell_has_no_links():
@@ -68,8 +74,8 @@ def test_marginals_are_known_distances():
     assert found["number"] == 1
     assert found["label"] == pytest.approx((frame["label"] != "a").mean())
     assert found["other"] == 0
-    assert "number (1.00)" in marginal_remark(found).text
-    assert marginal_remark({"number": 0.01}).level == "good"
+    assert "number (1.00)" in marginal_remarks(found)[0].text
+    assert marginal_remarks({"number": 0.01})[0].level == "good"
 
 
 def test_other_columns_are_refused():
@@ -91,11 +97,11 @@ def test_distances_of_dates_are_those_of_their_days():
     [(-5.0, "good"), (-11.0, "caution")],
 )
 def test_the_gain_is_judged(score, level):
-    assert gain_remark(score, -10.0).level == level
+    assert gain_remarks(score, -10.0, REMEDY)[0].level == level
 
 
 def test_no_strong_link_is_said():
-    assert link_remark([Link("a", "b", 0.1, 0.0)]).level == "note"
+    assert link_remarks([Link("a", "b", 0.1, 0.0)], REMEDY)[0].level == "note"
 
 
 def test_an_estimate_outside_of_its_bounds_is_said():

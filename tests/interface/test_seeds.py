@@ -180,18 +180,10 @@ CALLS: dict[str, Callable[..., Any]] = {
         machine(), [1.0, 0.5], chains=8, sweeps=200, **s
     ).values["energy"].mean,
     "protein_family": lambda **s: torch.as_tensor(hm.data.protein_family(9, **s).samples),
-    "kernel_distance": lambda **s: torch.tensor(
-        hm.report.kernel_distance(
-            torch.arange(40.0).view(-1, 2), torch.ones(20, 2), torch.nn.Identity(), subset_size=5, **s
-        )
-    ),
     "diagnose": lambda **s: torch.tensor(
         list(hm.chains.diagnose(machine(), chains=5, sweeps=40, **s).quantities.values())
     ),
     "resampling": lambda **s: hm.report.resampling(machine(), ROWS, chains=40, sweeps=2, **s).correlation,
-    "moment_errors": lambda **s: torch.tensor(
-        hm.report.moment_errors(machine(), ROWS[:4], ROWS[4:8], ROWS, **s)
-    ).nan_to_num(),
 }  # fmt: skip
 
 
@@ -204,8 +196,6 @@ def alike(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("call", CALLS)
 def test_a_seed_is_an_int_or_a_generator(call: str) -> None:
     """An int is a generator with that seed; a run, which keeps its seed, draws one of the generator."""
-    if call == "kernel_distance":
-        pytest.importorskip("torchmetrics")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of the few annealing runs
         by_number = CALLS[call](seed=5)
@@ -221,8 +211,6 @@ def test_a_seed_is_an_int_or_a_generator(call: str) -> None:
 
 @pytest.mark.parametrize("call", sorted(CALLS.keys() - {"missing_at_random"}))
 def test_what_is_no_seed_is_named(call: str) -> None:
-    if call == "kernel_distance":
-        pytest.importorskip("torchmetrics")
     for wrong, error in (("5", TypeError), (True, TypeError), (0.5, TypeError), (-1, ValueError)):
         with pytest.raises(error, match=r"^seed: expected "):
             CALLS[call](seed=wrong)

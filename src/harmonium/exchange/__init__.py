@@ -6,8 +6,8 @@
 - :func:`to_program` makes a program of torch, which runs without harmonium.
 """
 
+from harmonium.exchange._format import Exchanged as Exchanged, Format as Format
 from harmonium.exchange._variables import values_of as values_of, variables_of as variables_of
-from harmonium.exchange.adabm_dca import AdabmDCA as AdabmDCA
 from harmonium.exchange.dimod import (
     from_dimod as from_dimod,
     states_from_dimod as states_from_dimod,
@@ -15,20 +15,12 @@ from harmonium.exchange.dimod import (
     to_dimod as to_dimod,
 )
 from harmonium.exchange.exchange import (
-    Exchanged as Exchanged,
-    Format as Format,
+    FORMATS as FORMATS,
     form_by_suffix as form_by_suffix,
     read as read,
     recognised as recognised,
     writable as writable,
     write as write,
 )
-from harmonium.exchange.gset import Gset as Gset
-from harmonium.exchange.plmc import Plmc as Plmc
-from harmonium.exchange.qubo import Qubo as Qubo
-from harmonium.exchange.rbm_jl import RBMjl as RBMjl
-from harmonium.exchange.rbms import Rbms as Rbms
 from harmonium.exchange.scikit_learn import from_sklearn as from_sklearn, to_sklearn as to_sklearn
 from harmonium.exchange.serving import to_program as to_program
-from harmonium.exchange.text import Text as Text
-from harmonium.exchange.uai import Uai as Uai

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from harmonium.couplings import Dense, Sparse
+from harmonium.exchange._format import misfit
 from harmonium.exchange._variables import Variable, name_variables, variables_of
-from harmonium.exchange.exchange import misfit
 from harmonium.layers import Bernoulli, Categorical, Layer
 from harmonium.machine import BoltzmannMachine, penalise
 

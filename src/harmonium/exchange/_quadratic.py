@@ -11,9 +11,9 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.couplings import Dense, Sparse
+from harmonium.exchange._format import misfit
 from harmonium.exchange._pairwise import of_machine
 from harmonium.exchange._variables import Variable, name_variables
-from harmonium.exchange.exchange import misfit
 from harmonium.layers import Bernoulli, Spin
 from harmonium.machine import BoltzmannMachine, refuse_infinite
 

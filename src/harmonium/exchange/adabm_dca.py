@@ -10,98 +10,89 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from harmonium._size_limit import check_claim
 from harmonium.data import Letters
+from harmonium.exchange._format import Exchanged, Format, misfit
 from harmonium.exchange._pairwise import Pairwise, to_machine
-from harmonium.exchange.exchange import Exchanged, Format, misfit
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import ALPHABETS
 
 
-@final
-class AdabmDCA(Format):
-    """Text of adabmDCA."""
+def _recognises(path: Path) -> bool:
+    with path.open("rb") as file:
+        first = file.readline(200).split()
+    return len(first) in (4, 6) and first[0] in (b"h", b"J")
 
-    form: ClassVar[str] = "adabmdca"
-    suffix: ClassVar[str] = ".dat"
-    program: ClassVar[str] = "text of adabmDCA"
 
-    @classmethod
-    def recognises(cls, path: Path) -> bool:
-        with path.open("rb") as file:
-            first = file.readline(200).split()
-        return len(first) in (4, 6) and first[0] in (b"h", b"J")
+def _read(path: Path) -> Exchanged:
+    fields, pairs = _parse(path)
+    alphabet, states = _alphabet_of(fields, pairs)
+    sites = 1 + max((i for i, *_ in fields), default=-1)
+    if not 1 <= sites <= len(fields):
+        raise ValueError(f"expected a field for every site and letter, received {len(fields)}")
+    code, q = {state: a for a, state in enumerate(states)}, len(states)
+    h = np.full((sites, q), np.nan)
+    for i, letter, value in fields:
+        if i < 0 or not np.isnan(h[i, code[letter]]):
+            raise ValueError(f"expected every field once, from site 0 on, received h {i} {letter} again")
+        h[i, code[letter]] = value
+    if np.isnan(h).any():
+        site, state = np.argwhere(np.isnan(h))[0].tolist()
+        raise ValueError(
+            f"expected a field for every site and letter, received none for h {site} {states[state]}"
+        )
+    check_claim(8 * (sites * q) ** 2, path.stat().st_size, f"couplings of {sites} sites")
+    joined = np.zeros((sites, sites), bool)
+    J = np.full((sites, q, sites, q), np.nan)
+    for i, j, first, second, value in pairs:
+        if not (0 <= i < sites and 0 <= j < sites and i != j):
+            raise ValueError(f"expected couplings of two sites below {sites}, received J {i} {j}")
+        joined[i, j] = joined[j, i] = True
+        a, b = code[first], code[second]
+        if not np.isnan(J[i, a, j, b]):
+            raise ValueError(f"expected every coupling once, received J {i} {j} {first} {second} again")
+        J[i, a, j, b] = J[j, b, i, a] = value
+    J = np.nan_to_num(J)
+    tables = {(i, j): J[i, :, j] for i, j in np.argwhere(np.triu(joined, 1)).tolist()}
+    machine = to_machine(Pairwise(list(h), tables), one_hot=True)
+    machine.metadata["origin"] = {"form": "adabmdca"}
+    machine.metadata["encoder"] = Letters(alphabet).to_dict()
+    return Exchanged(machine, None, "adabmdca")
 
-    @classmethod
-    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
-        fields, pairs = _parse(path)
-        alphabet, states = _alphabet_of(fields, pairs)
-        sites = 1 + max((i for i, *_ in fields), default=-1)
-        if not 1 <= sites <= len(fields):
-            raise ValueError(f"expected a field for every site and letter, received {len(fields)}")
-        code, q = {state: a for a, state in enumerate(states)}, len(states)
-        h = np.full((sites, q), np.nan)
-        for i, letter, value in fields:
-            if i < 0 or not np.isnan(h[i, code[letter]]):
-                raise ValueError(f"expected every field once, from site 0 on, received h {i} {letter} again")
-            h[i, code[letter]] = value
-        if np.isnan(h).any():
-            site, state = np.argwhere(np.isnan(h))[0].tolist()
-            raise ValueError(
-                f"expected a field for every site and letter, received none for h {site} {states[state]}"
-            )
-        check_claim(8 * (sites * q) ** 2, path.stat().st_size, f"couplings of {sites} sites")
-        joined = np.zeros((sites, sites), bool)
-        J = np.full((sites, q, sites, q), np.nan)
-        for i, j, first, second, value in pairs:
-            if not (0 <= i < sites and 0 <= j < sites and i != j):
-                raise ValueError(f"expected couplings of two sites below {sites}, received J {i} {j}")
-            joined[i, j] = joined[j, i] = True
-            a, b = code[first], code[second]
-            if not np.isnan(J[i, a, j, b]):
-                raise ValueError(f"expected every coupling once, received J {i} {j} {first} {second} again")
-            J[i, a, j, b] = J[j, b, i, a] = value
-        J = np.nan_to_num(J)
-        tables = {(i, j): J[i, :, j] for i, j in np.argwhere(np.triu(joined, 1)).tolist()}
-        machine = to_machine(Pairwise(list(h), tables), one_hot=True)
-        machine.metadata["origin"] = {"form": cls.form}
-        machine.metadata["encoder"] = Letters(alphabet).to_dict()
-        return Exchanged(machine, None, cls.form)
 
-    @classmethod
-    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-        layer, count = machine.layers[0], len(machine.layers)
-        if count != 1 or not layer.one_hot:
-            raise misfit(machine, "one layer of categorical visible units for adabmDCA")
-        bias: Any = layer.bias
-        sites, q = bias.shape
-        alphabet = (machine.metadata.get("encoder") or {}).get("alphabet", _usual_alphabet(q))
-        if not isinstance(alphabet, str) or len(alphabet) != q:
-            raise ValueError(
-                f"machine: expected an alphabet of {q} letters, received {alphabet!r}; name it by "
-                'machine.metadata["encoder"] = hm.data.Letters(alphabet).to_dict()'
-            )
-        lines = []
-        if machine.edges:
-            J: Any = machine.hamiltonian().J.matrix(0).view(sites, q, sites, q).tolist()
-            pattern = machine.couplings[0].joined
-            joined = None if pattern is None else pattern.view(sites, q, sites, q)[:, 0, :, 0]
-            for i in range(sites):
-                for j in range(i + 1, sites):
-                    if joined is None or joined[i, j]:
-                        lines += [
-                            f"J {i} {j} {alphabet[a]} {alphabet[b]} {J[i][a][j][b]:.17g}"
-                            for a in range(q)
-                            for b in range(q)
-                        ]
-        h: Any = bias.tolist()
-        lines += [f"h {i} {alphabet[a]} {h[i][a]:.17g}" for i in range(sites) for a in range(q)]
-        return ("\n".join(lines) + "\n").encode()
+def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+    layer, count = machine.layers[0], len(machine.layers)
+    if count != 1 or not layer.one_hot:
+        raise misfit(machine, "one layer of categorical visible units for adabmDCA")
+    bias: Any = layer.bias
+    sites, q = bias.shape
+    alphabet = (machine.metadata.get("encoder") or {}).get("alphabet", _usual_alphabet(q))
+    if not isinstance(alphabet, str) or len(alphabet) != q:
+        raise ValueError(
+            f"machine: expected an alphabet of {q} letters, received {alphabet!r}; name it by "
+            'machine.metadata["encoder"] = hm.data.Letters(alphabet).to_dict()'
+        )
+    lines = []
+    if machine.edges:
+        J: Any = machine.hamiltonian().J.matrix(0).view(sites, q, sites, q).tolist()
+        pattern = machine.couplings[0].joined
+        joined = None if pattern is None else pattern.view(sites, q, sites, q)[:, 0, :, 0]
+        for i in range(sites):
+            for j in range(i + 1, sites):
+                if joined is None or joined[i, j]:
+                    lines += [
+                        f"J {i} {j} {alphabet[a]} {alphabet[b]} {J[i][a][j][b]:.17g}"
+                        for a in range(q)
+                        for b in range(q)
+                    ]
+    h: Any = bias.tolist()
+    lines += [f"h {i} {alphabet[a]} {h[i][a]:.17g}" for i in range(sites) for a in range(q)]
+    return ("\n".join(lines) + "\n").encode()
 
 
 _Field = tuple[int, str, float]
@@ -154,3 +145,7 @@ def _alphabet_of(fields: list[_Field], pairs: list[_Pair]) -> tuple[str, Sequenc
         if seen == set(known):
             return known, known
     return "".join(letters), [*letters]
+
+
+ADABMDCA = Format("adabmdca", ".dat", "text of adabmDCA", _recognises, _read, _write)
+"""Text of adabmDCA."""

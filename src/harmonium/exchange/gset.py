@@ -10,72 +10,57 @@ import re
 from collections.abc import Iterable
 from math import isfinite
 from pathlib import Path
-from typing import ClassVar, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium._size_limit import check_claim
+from harmonium.exchange._format import Exchanged, Format, misfit
 from harmonium.exchange._quadratic import Quadratic
-from harmonium.exchange.exchange import Exchanged, Format, misfit
 from harmonium.machine import BoltzmannMachine
 
 
-@final
-class Gset(Format):
-    """Graphs with weights w, as machines of spins with E(s) = Σ w s s' over the edges.
+def _recognises(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = rb"\s*\d+[ \t]+\d+[ \t]*\r?\n\s*\d+[ \t]+\d+([ \t]+\S+)?[ \t]*\r?(\n|$)"
+        return re.match(head, file.read(200)) is not None
 
-    The cut between spins of either sign is (Σ w - E) / 2, and Σ w is ``metadata["origin"]["weight"]``.
-    """
 
-    form: ClassVar[str] = "gset"
-    suffix: ClassVar[str] = ".gset"
-    program: ClassVar[str] = "graphs of the Gset collection"
+def _read(path: Path) -> Exchanged:
+    with path.open(encoding="ascii", errors="replace") as file:
+        head = file.readline().split()
+        if len(head) != 2 or not all(word.isdecimal() and len(word) < 10 for word in head):
+            raise ValueError(f"line 1: expected the numbers of vertices and edges, received {head[:3]}")
+        vertices, edges = map(int, head)
+        if vertices < 1:
+            raise ValueError(f"line 1: expected at least one vertex, received {vertices}")
+        check_claim(8 * vertices, path.stat().st_size, f"{vertices} vertices")
+        table = _read_edges(file, edges)
+    pairs, weights = table[:, :2].astype(np.int64) - 1, torch.from_numpy(table[:, 2])
+    outside = (pairs < 0) | (pairs >= vertices)
+    if outside.any():
+        line = int(outside.any(1).argmax())
+        raise ValueError(f"line {line + 2}: expected vertices 1..{vertices}, received {pairs[line] + 1}")
+    none = torch.zeros(vertices, dtype=torch.float64)
+    machine = Quadratic(True, none, torch.from_numpy(pairs), weights).to_machine()
+    if torch.equal(weights.float().double(), weights):  # as all published ones, which sweeps twice as fast
+        machine.float()
+    machine.metadata["origin"] = {"form": "gset", "weight": float(weights.sum())}
+    return Exchanged(machine, None, "gset")
 
-    @classmethod
-    def recognises(cls, path: Path) -> bool:
-        with path.open("rb") as file:
-            head = rb"\s*\d+[ \t]+\d+[ \t]*\r?\n\s*\d+[ \t]+\d+([ \t]+\S+)?[ \t]*\r?(\n|$)"
-            return re.match(head, file.read(200)) is not None
 
-    @classmethod
-    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
-        with path.open(encoding="ascii", errors="replace") as file:
-            head = file.readline().split()
-            if len(head) != 2 or not all(word.isdecimal() and len(word) < 10 for word in head):
-                raise ValueError(f"line 1: expected the numbers of vertices and edges, received {head[:3]}")
-            vertices, edges = map(int, head)
-            if vertices < 1:
-                raise ValueError(f"line 1: expected at least one vertex, received {vertices}")
-            check_claim(8 * vertices, path.stat().st_size, f"{vertices} vertices")
-            table = _read_edges(file, edges)
-        pairs, weights = table[:, :2].astype(np.int64) - 1, torch.from_numpy(table[:, 2])
-        outside = (pairs < 0) | (pairs >= vertices)
-        if outside.any():
-            line = int(outside.any(1).argmax())
-            raise ValueError(f"line {line + 2}: expected vertices 1..{vertices}, received {pairs[line] + 1}")
-        none = torch.zeros(vertices, dtype=torch.float64)
-        machine = Quadratic(True, none, torch.from_numpy(pairs), weights).to_machine()
-        if torch.equal(
-            weights.float().double(), weights
-        ):  # as all published ones, which sweeps twice as fast
-            machine.float()
-        machine.metadata["origin"] = {"form": cls.form, "weight": float(weights.sum())}
-        return Exchanged(machine, None, cls.form)
-
-    @classmethod
-    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-        hamiltonian = machine.hamiltonian().to(torch.float64)
-        kinds = [layer.kind for layer in machine.layers]
-        if kinds != ["spin"] or bool(hamiltonian.thetas[0][0].any()):
-            raise misfit(machine, "one layer of spins without biases for Gset files")
-        lines = []
-        for edge in range(len(hamiltonian.graph.edges)):
-            pairs, J = hamiltonian.joined_units(edge)
-            values = zip((pairs + 1).tolist(), (-J.flatten()).tolist(), strict=True)
-            lines += [f"{i} {j} {weight:.17g}" for (i, j), weight in values]
-        return "\n".join([f"{machine.layers[0].n_units} {len(lines)}", *lines, ""]).encode()
+def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+    hamiltonian = machine.hamiltonian().to(torch.float64)
+    kinds = [layer.kind for layer in machine.layers]
+    if kinds != ["spin"] or bool(hamiltonian.thetas[0][0].any()):
+        raise misfit(machine, "one layer of spins without biases for Gset files")
+    lines = []
+    for edge in range(len(hamiltonian.graph.edges)):
+        pairs, J = hamiltonian.joined_units(edge)
+        values = zip((pairs + 1).tolist(), (-J.flatten()).tolist(), strict=True)
+        lines += [f"{i} {j} {weight:.17g}" for (i, j), weight in values]
+    return "\n".join([f"{machine.layers[0].n_units} {len(lines)}", *lines, ""]).encode()
 
 
 def _read_edges(lines: Iterable[str], edges: int) -> np.ndarray:
@@ -101,3 +86,10 @@ def _is_finite(word: str) -> bool:
         return isfinite(float(word))
     except ValueError:
         return False
+
+
+GSET = Format("gset", ".gset", "graphs of the Gset collection", _recognises, _read, _write)
+"""Graphs with weights w, as machines of spins with E(s) = Σ w s s' over the edges.
+
+The cut between spins of either sign is (Σ w - E) / 2, and Σ w is ``metadata["origin"]["weight"]``.
+"""

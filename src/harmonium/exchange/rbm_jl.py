@@ -10,14 +10,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from harmonium.data.files import import_h5py
 from harmonium.exchange import _hdf5
-from harmonium.exchange.exchange import Exchanged, Format, misfit
+from harmonium.exchange._format import Exchanged, Format, misfit
 from harmonium.layers import (
     Bernoulli,
     Categorical,
@@ -34,73 +34,64 @@ _VERSION = "rbm_hdf5_file_format_version"
 _KINDS = ("RBM", "CenteredRBM", "StandardizedRBM")
 
 
-@final
-class RBMjl(Format):
-    """Files of RestrictedBoltzmannMachines.jl. Machines are written as plain ones, type ``RBM``."""
+def _recognises(path: Path) -> bool:
+    if not _hdf5.has_signature(path):
+        return False
+    with _hdf5.opened(path) as file:
+        return _VERSION in file or _VERSION in file.attrs
 
-    form: ClassVar[str] = "rbm.jl"
-    suffix: ClassVar[str] = ".hdf5"
-    program: ClassVar[str] = "HDF5 of RestrictedBoltzmannMachines.jl"
 
-    @classmethod
-    def recognises(cls, path: Path) -> bool:
-        if not _hdf5.has_signature(path):
-            return False
-        with _hdf5.opened(path) as file:
-            return _VERSION in file or _VERSION in file.attrs
+def _read(path: Path) -> Exchanged:
+    with _hdf5.opened(path) as file:
+        version, kind = _said(file, _VERSION), _said(file, "rbm_type")
+        if version is None or version.split(".")[0] != "1":
+            raise ValueError(f"{_VERSION}: expected 1, received {version!r}")
+        if kind not in _KINDS:
+            raise ValueError(f"rbm_type: expected one of {', '.join(_KINDS)}, received {kind!r}")
+        (below, visible, theta_v), (above, hidden, theta_h) = (
+            _read_side(file, side) for side in ("visible", "hidden")
+        )
+        W = _hdf5.array(file, "weights")
+        moved = {
+            name: _hdf5.array(file, name)
+            for name in ("offset_v", "offset_h", "scale_v", "scale_h")
+            if name in file
+        }
+    J = _flat_weights(W, visible, hidden)
+    sides = (("v", visible), ("h", hidden))
+    offsets = [_flat(moved.get(f"offset_{s}"), layer, f"offset_{s}", 0.0) for s, layer in sides]
+    scales = [_flat(moved.get(f"scale_{s}"), layer, f"scale_{s}", 1.0) for s, layer in sides]
+    if not all(bool((scale > 0).all()) for scale in scales):
+        raise ValueError("scale_v, scale_h: expected numbers above 0")
+    J = J / scales[0].unsqueeze(1) / scales[1]
+    machine = BoltzmannMachine([visible, hidden], seed=None).double()
+    below.fill(visible, *_shifted(theta_v, -(J @ offsets[1]), below.linear))
+    above.fill(hidden, *_shifted(theta_h, -(J.t() @ offsets[0]), above.linear))
+    for layer, axis in ((visible, 1), (hidden, 0)):
+        if layer.scale is not None:
+            J = J / layer.scale.detach().double().unsqueeze(axis)
+    machine.couplings[0].fill_(J)
+    machine.metadata["origin"] = {"form": "rbm.jl", "rbm_type": kind}
+    return Exchanged(machine, None, "rbm.jl")
 
-    @classmethod
-    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
-        with _hdf5.opened(path) as file:
-            version, kind = _said(file, _VERSION), _said(file, "rbm_type")
-            if version is None or version.split(".")[0] != "1":
-                raise ValueError(f"{_VERSION}: expected 1, received {version!r}")
-            if kind not in _KINDS:
-                raise ValueError(f"rbm_type: expected one of {', '.join(_KINDS)}, received {kind!r}")
-            (below, visible, theta_v), (above, hidden, theta_h) = (
-                _read_side(file, side) for side in ("visible", "hidden")
-            )
-            W = _hdf5.array(file, "weights")
-            moved = {
-                name: _hdf5.array(file, name)
-                for name in ("offset_v", "offset_h", "scale_v", "scale_h")
-                if name in file
-            }
-        J = _flat_weights(W, visible, hidden)
-        sides = (("v", visible), ("h", hidden))
-        offsets = [_flat(moved.get(f"offset_{s}"), layer, f"offset_{s}", 0.0) for s, layer in sides]
-        scales = [_flat(moved.get(f"scale_{s}"), layer, f"scale_{s}", 1.0) for s, layer in sides]
-        if not all(bool((scale > 0).all()) for scale in scales):
-            raise ValueError("scale_v, scale_h: expected numbers above 0")
-        J = J / scales[0].unsqueeze(1) / scales[1]
-        machine = BoltzmannMachine([visible, hidden], seed=None).double()
-        below.fill(visible, *_shifted(theta_v, -(J @ offsets[1]), below.linear))
-        above.fill(hidden, *_shifted(theta_h, -(J.t() @ offsets[0]), above.linear))
-        for layer, axis in ((visible, 1), (hidden, 0)):
-            if layer.scale is not None:
-                J = J / layer.scale.detach().double().unsqueeze(axis)
-        machine.couplings[0].fill_(J)
-        machine.metadata["origin"] = {"form": cls.form, "rbm_type": kind}
-        return Exchanged(machine, None, cls.form)
 
-    @classmethod
-    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-        kinds = [name for layer in machine.layers if (name := _kind_of(layer))]
-        if machine.edges != ((0, 1),) or machine.visible != (0,) or len(kinds) < len(machine.layers):
-            units = "Bernoulli, Spin, Categorical, Gaussian, ReLU or DoubleReLU units"
-            raise misfit(machine, f"a visible layer beside a hidden one, of {units}, for RBM.jl")
-        hamiltonian, shapes = machine.hamiltonian(), list[tuple[int, ...]]()
-        buffer = io.BytesIO()
-        with import_h5py().File(buffer, "w") as file:
-            file[_VERSION], file["rbm_type"] = "1.0.0", "RBM"
-            for side, name, layer, natural in zip(
-                ("visible", "hidden"), kinds, machine.layers, hamiltonian.thetas, strict=True
-            ):
-                shapes.append((layer.n_units, layer.columns_per_unit) if layer.one_hot else (layer.width,))
-                par = torch.stack([x.view(shapes[-1]) for x in _LAYERS[name].pack(natural)], -1)
-                file[f"{side}_type"], file[f"{side}_par"] = name, par.cpu().numpy()
-            file["weights"] = hamiltonian.J[0].t().reshape(*shapes[1], *shapes[0]).cpu().numpy()
-        return buffer.getvalue()
+def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+    kinds = [name for layer in machine.layers if (name := _kind_of(layer))]
+    if machine.edges != ((0, 1),) or machine.visible != (0,) or len(kinds) < len(machine.layers):
+        units = "Bernoulli, Spin, Categorical, Gaussian, ReLU or DoubleReLU units"
+        raise misfit(machine, f"a visible layer beside a hidden one, of {units}, for RBM.jl")
+    hamiltonian, shapes = machine.hamiltonian(), list[tuple[int, ...]]()
+    buffer = io.BytesIO()
+    with import_h5py().File(buffer, "w") as file:
+        file[_VERSION], file["rbm_type"] = "1.0.0", "RBM"
+        for side, name, layer, natural in zip(
+            ("visible", "hidden"), kinds, machine.layers, hamiltonian.thetas, strict=True
+        ):
+            shapes.append((layer.n_units, layer.columns_per_unit) if layer.one_hot else (layer.width,))
+            par = torch.stack([x.view(shapes[-1]) for x in _LAYERS[name].pack(natural)], -1)
+            file[f"{side}_type"], file[f"{side}_par"] = name, par.cpu().numpy()
+        file["weights"] = hamiltonian.J[0].t().reshape(*shapes[1], *shapes[0]).cpu().numpy()
+    return buffer.getvalue()
 
 
 def _kind_of(layer: Layer) -> str | None:
@@ -227,3 +218,7 @@ def _flat(x: Tensor | None, layer: Layer, name: str, default: float) -> Tensor:
     if x.numel() != layer.width:
         raise ValueError(f"{name}: expected {layer.width} numbers, received {tuple(x.shape)}")
     return x.flatten()
+
+
+RBM_JL = Format("rbm.jl", ".hdf5", "HDF5 of RestrictedBoltzmannMachines.jl", _recognises, _read, _write)
+"""Files of RestrictedBoltzmannMachines.jl. Machines are written as plain ones, type ``RBM``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.data.files import import_h5py
 from harmonium.exchange import _hdf5
-from harmonium.exchange.exchange import Exchanged, Format, is_rbm, make_rbm, misfit
+from harmonium.exchange._format import Exchanged, Format, is_rbm, make_rbm, misfit
 from harmonium.layers import Bernoulli, Categorical
 from harmonium.machine import BoltzmannMachine
 
@@ -27,80 +27,70 @@ _CHAINS = 100  # from noise: their number is free, and few make a small file
 _NAMES = ("weight_matrix", "vbias", "hbias")
 
 
-@final
-class Rbms(Format):
-    """Files of rbms."""
+def _recognises(path: Path) -> bool:
+    if not _hdf5.has_signature(path):
+        return False
+    with _hdf5.opened(path) as file:
+        return any(map(_AGE.fullmatch, file))
 
-    form: ClassVar[str] = "rbms"
-    suffix: ClassVar[str] = ".h5"
-    program: ClassVar[str] = "HDF5 of rbms"
-    ages: ClassVar[bool] = True
 
-    @classmethod
-    def recognises(cls, path: Path) -> bool:
-        if not _hdf5.has_signature(path):
-            return False
-        with _hdf5.opened(path) as file:
-            return any(map(_AGE.fullmatch, file))
-
-    @classmethod
-    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
-        with _hdf5.opened(path) as file:
-            ages = sorted(int(match[1]) for name in file if (match := _AGE.fullmatch(name)))
-            if not ages or update not in (None, *ages):
-                raise ValueError(
-                    f"update: expected one of {ages[:5]}{'…' if len(ages) > 5 else ''}, received {update}"
-                )
-            age = ages[-1] if update is None else update
-            kind = _hdf5.text(file, "model_type")
-            if kind not in (None, "BBRBM", "PBRBM"):
-                raise ValueError(
-                    f"model_type: expected BBRBM or PBRBM (Bernoulli hidden units), received {kind!r}"
-                )
-            group = _hdf5.group_of(file, f"update_{age}")
-            group = _hdf5.group_of(group, "params") or group
-            W, a, b = (_hdf5.array(group, name) for name in _NAMES)
-            chains = _hdf5.array(file, "parallel_chains") if "parallel_chains" in file else None
-        if W.dim() not in (2, 3) or W.shape[:-1] != a.shape or W.shape[-1:] != b.shape or 0 in W.shape:
+def _read(path: Path, update: int | None) -> Exchanged:
+    with _hdf5.opened(path) as file:
+        ages = sorted(int(match[1]) for name in file if (match := _AGE.fullmatch(name)))
+        if not ages or update not in (None, *ages):
             raise ValueError(
-                "weight_matrix, vbias, hbias: expected shapes (visible, hidden), (visible,), (hidden,), or "
-                f"(sites, states, hidden), …, received {(*map(tuple, (W.shape, a.shape, b.shape)),)}"
+                f"update: expected one of {ages[:5]}{'…' if len(ages) > 5 else ''}, received {update}"
             )
-        if W.dim() == 3:
-            W, a = _sites_first(W, a, chains, kind)
-            visible: Any = Categorical(*a.shape) if a.shape[1] > 1 else None
-            if visible is None:
-                raise ValueError("vbias: expected at least two states")
-        else:
-            visible = Bernoulli(len(a))
-        machine = make_rbm(visible, W, a, b, {"form": cls.form, "update": age})
-        return Exchanged(machine, _states(visible, chains), cls.form)
+        age = ages[-1] if update is None else update
+        kind = _hdf5.text(file, "model_type")
+        if kind not in (None, "BBRBM", "PBRBM"):
+            raise ValueError(
+                f"model_type: expected BBRBM or PBRBM (Bernoulli hidden units), received {kind!r}"
+            )
+        group = _hdf5.group_of(file, f"update_{age}")
+        group = _hdf5.group_of(group, "params") or group
+        W, a, b = (_hdf5.array(group, name) for name in _NAMES)
+        chains = _hdf5.array(file, "parallel_chains") if "parallel_chains" in file else None
+    if W.dim() not in (2, 3) or W.shape[:-1] != a.shape or W.shape[-1:] != b.shape or 0 in W.shape:
+        raise ValueError(
+            "weight_matrix, vbias, hbias: expected shapes (visible, hidden), (visible,), (hidden,), or "
+            f"(sites, states, hidden), …, received {(*map(tuple, (W.shape, a.shape, b.shape)),)}"
+        )
+    if W.dim() == 3:
+        W, a = _sites_first(W, a, chains, kind)
+        visible: Any = Categorical(*a.shape) if a.shape[1] > 1 else None
+        if visible is None:
+            raise ValueError("vbias: expected at least two states")
+    else:
+        visible = Bernoulli(len(a))
+    machine = make_rbm(visible, W, a, b, {"form": "rbms", "update": age})
+    return Exchanged(machine, _states(visible, chains), "rbms")
 
-    @classmethod
-    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-        visible: Any = machine.layers[0]
-        hidden: Any = machine.layers[-1]
-        if not (is_rbm(machine) and (visible.one_hot or visible.two_values == (0.0, 1.0))):
-            expected = "Bernoulli or categorical visible units beside a layer of Bernoulli hidden ones"
-            raise misfit(machine, f"{expected} for rbms")
-        hamiltonian, potts = machine.hamiltonian(), visible.one_hot
-        W = hamiltonian.J[0].reshape(*visible.bias.shape, hidden.width)
-        values: dict[str, Any] = dict(zip(_NAMES, (W, visible.bias, hidden.bias), strict=True))
-        if chains is None:
-            chains = machine.random_states(_CHAINS, seed=0)[0]  # the program reads no file without any
-        codes = visible.by_unit(chains).argmax(-1) if potts else chains
-        buffer = io.BytesIO()
-        with import_h5py().File(buffer, "w") as file:
-            file["model_type"] = "PBRBM" if potts else "BBRBM"
-            file["parallel_chains"] = codes.cpu().numpy().astype(np.float32)
-            group = file.create_group("update_1")
-            for name, x in values.items():
-                group[f"params/{name}"] = x.detach().cpu().numpy()
-                group[name] = group[f"params/{name}"]
-            group["time"] = 0.0
-            for name in ("batch_size", "gibbs_steps", "learning_rate", "L1", "L2"):
-                file[f"hyperparameters/{name}"] = 0  # that the program reads; nothing is known of them here
-        return buffer.getvalue()
+
+def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+    visible: Any = machine.layers[0]
+    hidden: Any = machine.layers[-1]
+    if not (is_rbm(machine) and (visible.one_hot or visible.two_values == (0.0, 1.0))):
+        expected = "Bernoulli or categorical visible units beside a layer of Bernoulli hidden ones"
+        raise misfit(machine, f"{expected} for rbms")
+    hamiltonian, potts = machine.hamiltonian(), visible.one_hot
+    W = hamiltonian.J[0].reshape(*visible.bias.shape, hidden.width)
+    values: dict[str, Any] = dict(zip(_NAMES, (W, visible.bias, hidden.bias), strict=True))
+    if chains is None:
+        chains = machine.random_states(_CHAINS, seed=0)[0]  # the program reads no file without any
+    codes = visible.by_unit(chains).argmax(-1) if potts else chains
+    buffer = io.BytesIO()
+    with import_h5py().File(buffer, "w") as file:
+        file["model_type"] = "PBRBM" if potts else "BBRBM"
+        file["parallel_chains"] = codes.cpu().numpy().astype(np.float32)
+        group = file.create_group("update_1")
+        for name, x in values.items():
+            group[f"params/{name}"] = x.detach().cpu().numpy()
+            group[name] = group[f"params/{name}"]
+        group["time"] = 0.0
+        for name in ("batch_size", "gibbs_steps", "learning_rate", "L1", "L2"):
+            file[f"hyperparameters/{name}"] = 0  # that the program reads; nothing is known of them here
+    return buffer.getvalue()
 
 
 def _sites_first(W: Tensor, a: Tensor, chains: Tensor | None, kind: str | None) -> tuple[Tensor, Tensor]:
@@ -130,3 +120,7 @@ def _states(visible: Any, chains: Tensor | None) -> Tensor | None:
         raise ValueError(f"parallel_chains: expected states 0 to {visible.n_states - 1}")
     states: Tensor = visible.from_digits(chains.long()).double()
     return states
+
+
+RBMS = Format("rbms", ".h5", "HDF5 of rbms", _recognises, _read, _write, ages=True)
+"""Files of rbms."""

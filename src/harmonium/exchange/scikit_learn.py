@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harmonium.exchange.exchange import is_rbm, make_rbm, misfit
+from harmonium.exchange._format import is_rbm, make_rbm, misfit
 from harmonium.layers import Bernoulli
 from harmonium.machine import BoltzmannMachine
 

@@ -12,94 +12,80 @@ import re
 from collections.abc import Container, Iterator
 from math import exp, inf, isfinite, prod
 from pathlib import Path
-from typing import ClassVar, final
 
 import numpy as np
 from torch import Tensor
 
 from harmonium._size_limit import check_claim
+from harmonium.exchange._format import Exchanged, Format
 from harmonium.exchange._pairwise import Array, Pairwise, of_machine, to_machine
-from harmonium.exchange.exchange import Exchanged, Format
 from harmonium.machine import BoltzmannMachine
 
 _LARGEST = 700.0  # exp of it, and of its negative, are in the range of a double
 
 
-@final
-class Uai(Format):
-    """Networks of UAI files whose factors have at most two variables that are not observed."""
+def _recognises(path: Path) -> bool:
+    with path.open("rb") as file:
+        return re.match(rb"\s*(MARKOV|BAYES)\s", file.read(64)) is not None
 
-    form: ClassVar[str] = "uai"
-    suffix: ClassVar[str] = ".uai"
-    program: ClassVar[str] = "networks of the UAI competitions"
-    observes: ClassVar[bool] = True
-    whole: ClassVar[bool] = True
 
-    @classmethod
-    def recognises(cls, path: Path) -> bool:
-        with path.open("rb") as file:
-            return re.match(rb"\s*(MARKOV|BAYES)\s", file.read(64)) is not None
-
-    @classmethod
-    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
-        words = _Words(path)
-        if words.take("MARKOV or BAYES") not in ("MARKOV", "BAYES"):
-            raise ValueError(f"line {words.line}: expected MARKOV or BAYES")
-        variables = words.count("the number of variables", 1)
-        values = [words.count(f"the values of variable {i}", 2) for i in range(variables)]
-        size = path.stat().st_size
-        width = sum(values)
-        check_claim(
-            8 * width, size, f"values of {variables} variables"
-        )  # couplings are as many as its numbers
-        seen = {} if evidence is None else _read_evidence(evidence, values)
-        free = {i: k for k, i in enumerate(i for i in range(variables) if i not in seen)}
-        scopes = [_read_scope(words, f, values, seen) for f in range(words.count("the number of factors", 0))]
-        fields = [np.zeros(values[i]) for i in free]
-        tables = dict[tuple[int, int], Array]()
-        constant = 0.0
-        for f, scope in enumerate(scopes):
-            table = _read_table(words, f, [values[i] for i in scope])
-            table = table[tuple(seen.get(i, slice(None)) for i in scope)]
-            left = [free[i] for i in scope if i in free]
-            if not left:
-                constant += float(table)
-            elif len(left) == 1:
-                fields[left[0]] += table
-            else:
-                i, j = left
-                pair = (min(i, j), max(i, j))
-                tables.setdefault(pair, np.zeros([len(fields[i]) for i in pair]))[...] += (
-                    table if i < j else table.T
-                )
-        words.end()
-        if not free or not isfinite(constant):
-            raise ValueError(
-                "expected variables that are not observed, and a weight above 0 of those that are, received "
-                f"{exp(constant):g} and evidence for {len(seen)} of {variables} variables"
+def _read(path: Path, evidence: Path | None) -> Exchanged:
+    words = _Words(path)
+    if words.take("MARKOV or BAYES") not in ("MARKOV", "BAYES"):
+        raise ValueError(f"line {words.line}: expected MARKOV or BAYES")
+    variables = words.count("the number of variables", 1)
+    values = [words.count(f"the values of variable {i}", 2) for i in range(variables)]
+    size = path.stat().st_size
+    width = sum(values)
+    check_claim(8 * width, size, f"values of {variables} variables")  # couplings are as many as its numbers
+    seen = {} if evidence is None else _read_evidence(evidence, values)
+    free = {i: k for k, i in enumerate(i for i in range(variables) if i not in seen)}
+    scopes = [_read_scope(words, f, values, seen) for f in range(words.count("the number of factors", 0))]
+    fields = [np.zeros(values[i]) for i in free]
+    tables = dict[tuple[int, int], Array]()
+    constant = 0.0
+    for f, scope in enumerate(scopes):
+        table = _read_table(words, f, [values[i] for i in scope])
+        table = table[tuple(seen.get(i, slice(None)) for i in scope)]
+        left = [free[i] for i in scope if i in free]
+        if not left:
+            constant += float(table)
+        elif len(left) == 1:
+            fields[left[0]] += table
+        else:
+            i, j = left
+            pair = (min(i, j), max(i, j))
+            tables.setdefault(pair, np.zeros([len(fields[i]) for i in pair]))[...] += (
+                table if i < j else table.T
             )
-        machine = to_machine(Pairwise(fields, tables, constant), range(variables), seen)
-        machine.metadata["origin"] = {"form": cls.form}
-        return Exchanged(machine, None, cls.form)
+    words.end()
+    if not free or not isfinite(constant):
+        raise ValueError(
+            "expected variables that are not observed, and a weight above 0 of those that are, received "
+            f"{exp(constant):g} and evidence for {len(seen)} of {variables} variables"
+        )
+    machine = to_machine(Pairwise(fields, tables, constant), range(variables), seen)
+    machine.metadata["origin"] = {"form": "uai"}
+    return Exchanged(machine, None, "uai")
 
-    @classmethod
-    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-        model = of_machine(machine, "UAI files")
-        scopes = [(i,) for i in range(len(model.fields))] + list(model.tables)
-        share = model.constant / len(model.fields)  # in all fields alike, which keeps exp of it in range
-        tables = [*(field + share for field in model.fields), *model.tables.values()]
-        lines = ["MARKOV", str(len(model.fields)), " ".join(str(len(field)) for field in model.fields)]
-        lines += [str(len(scopes)), *(" ".join(map(str, (len(scope), *scope))) for scope in scopes)]
-        for scope, table in zip(scopes, tables, strict=True):
-            largest = float(np.abs(table[table > -inf]).max(initial=0.0))
-            if not largest <= _LARGEST:
-                units = ", ".join(map(str, scope))
-                raise ValueError(
-                    f"machine: expected log-weights within ±{_LARGEST:g}, as UAI files have their "
-                    f"exponentials, received {largest:g} for unit{'s' * (len(scope) > 1)} {units}"
-                )
-            lines += ["", str(table.size), " ".join(f"{exp(x):.17g}" for x in table.flatten().tolist())]
-        return ("\n".join(lines) + "\n").encode()
+
+def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+    model = of_machine(machine, "UAI files")
+    scopes = [(i,) for i in range(len(model.fields))] + list(model.tables)
+    share = model.constant / len(model.fields)  # in all fields alike, which keeps exp of it in range
+    tables = [*(field + share for field in model.fields), *model.tables.values()]
+    lines = ["MARKOV", str(len(model.fields)), " ".join(str(len(field)) for field in model.fields)]
+    lines += [str(len(scopes)), *(" ".join(map(str, (len(scope), *scope))) for scope in scopes)]
+    for scope, table in zip(scopes, tables, strict=True):
+        largest = float(np.abs(table[table > -inf]).max(initial=0.0))
+        if not largest <= _LARGEST:
+            units = ", ".join(map(str, scope))
+            raise ValueError(
+                f"machine: expected log-weights within ±{_LARGEST:g}, as UAI files have their "
+                f"exponentials, received {largest:g} for unit{'s' * (len(scope) > 1)} {units}"
+            )
+        lines += ["", str(table.size), " ".join(f"{exp(x):.17g}" for x in table.flatten().tolist())]
+    return ("\n".join(lines) + "\n").encode()
 
 
 class _Words:
@@ -194,3 +180,9 @@ def _read_table(words: _Words, factor: int, shape: list[int]) -> Array:
         entries.append(value)
     with np.errstate(divide="ignore"):  # 0 forbids
         return np.asarray(np.log(entries).reshape(shape))
+
+
+UAI = Format(
+    "uai", ".uai", "networks of the UAI competitions", _recognises, _read, _write, observes=True, whole=True
+)
+"""Networks of UAI files whose factors have at most two variables that are not observed."""

@@ -6,7 +6,6 @@ from harmonium.report.equilibrium import (
     pair_correlation as pair_correlation,
     resampling as resampling,
 )
-from harmonium.report.hidden_units import field_norms as field_norms
 from harmonium.report.images import (
     image_grid as image_grid,
     image_panels as image_panels,
@@ -24,19 +23,14 @@ from harmonium.report.links import (
     compare_marginals as compare_marginals,
 )
 from harmonium.report.logos import draw_logos as draw_logos, unit_logos as unit_logos
-from harmonium.report.moments import MomentErrors as MomentErrors, moment_errors as moment_errors
 from harmonium.report.plots import (
     draw_directions as draw_directions,
     draw_tree as draw_tree,
     learning_curve as learning_curve,
     observables_by_temperature as observables_by_temperature,
-    plane as plane,
 )
 from harmonium.report.sample_quality import (
-    KernelDistance as KernelDistance,
     Neighbours as Neighbours,
-    frechet_distance as frechet_distance,
-    kernel_distance as kernel_distance,
     nearest_neighbours as nearest_neighbours,
 )
 from harmonium.report.sites import (

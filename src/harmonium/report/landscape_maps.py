@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium.meanfield import Landscape
 from harmonium.report.plots import new_figure, save_figure
 
@@ -19,47 +18,33 @@ _NEIGHBOURS = 10  # of a point in its map: with few of them it falls apart, with
 _NUMBERED = 30  # solutions whose number of starts is written beside them
 _FITTED = 1500  # points that a map is fitted to: geodesics take time and memory like their square
 
-PROJECTIONS = ("isomap", "pca")
 
-
-def embedding(fitted: Tensor, *others: Tensor, projection: str = "isomap") -> list[NDArray[np.float64]]:
-    """Returns points in the plane, by a map fitted to the first of them (Tenenbaum et al. 2000).
+def embedding(fitted: Tensor, *others: Tensor) -> list[NDArray[np.float64]]:
+    """Returns points in the plane, by an Isomap fitted to the first of them (Tenenbaum et al. 2000).
 
     Args:
-        fitted: (points, columns); of more than 1500 the map is fitted to that many, evenly spaced.
+        fitted: (points, columns), at least one; of more than 1500 the map is fitted to that many, evenly
+            spaced. Up to four have their principal components.
         *others: further points, (any, columns), for the same map.
-        projection: "isomap", with 10 neighbours (fewer where there are fewer points), or "pca".
 
     Returns:
         For every argument (points, 2). Two points, or points on a line, lie on the first axis; a single one,
         or points that are all alike, at the origin.
 
     Raises:
-        TypeError: not tensors.
-        ValueError: no point to fit, points of other columns or not finite, or an unknown projection.
+        ValueError: points of other columns or not finite.
     """
-    for x in (fitted, *others):
-        _checks.instance(x, "fitted", Tensor, "torch tensors of points")
-        if x.dim() != 2 or x.shape[1:] != fitted.shape[1:] or len(fitted) == 0:
-            raise ValueError(
-                "fitted: expected at least one point, and all points in (points, columns) with the same "
-                f"columns, received {[tuple(x.shape) for x in (fitted, *others)]}"
-            )
-        _checks.finite(x, "fitted")
     from sklearn.decomposition import PCA
     from sklearn.manifold import Isomap
 
-    _checks.one_of(projection, "projection", PROJECTIONS)
     arrays = [x.detach().cpu().double().numpy() for x in (fitted, *others)]
     places = np.unique(np.linspace(0, len(fitted) - 1, min(len(fitted), _FITTED)).round().astype(int))
     few = arrays[0][places]
     axes = min(2, len(few) - 1, few.shape[1])
     if axes == 0 or not few.std(0).any():
         return [np.zeros((len(x), 2)) for x in arrays]
-    if projection == "pca" or len(few) <= 4:
-        chosen: Any = PCA(axes)
-    else:
-        chosen = Isomap(n_neighbors=min(_NEIGHBOURS, len(few) - 1), n_components=axes)
+    neighbours = min(_NEIGHBOURS, len(few) - 1)
+    chosen: Any = PCA(axes) if len(few) <= 4 else Isomap(n_neighbors=neighbours, n_components=axes)
     chosen.fit(few)
     mapped = [np.asarray(chosen.transform(x), dtype=np.float64) for x in arrays]
     return [np.pad(x, ((0, 0), (0, 2 - axes))) for x in mapped]
@@ -107,18 +92,15 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
     save_figure(figure, path)
 
 
-def solution_maps(
-    landscapes: Mapping[str, Landscape], path: str | os.PathLike[str], *, projection: str = "isomap"
-) -> None:
+def solution_maps(landscapes: Mapping[str, Landscape], path: str | os.PathLike[str]) -> None:
     """Draws a map of the solutions in the course of training (Tramel et al. 2018, Fig. 6).
 
-    One map for all, by the means of all layers. Colour is the free energy between the least and the greatest
-    of its panel, size the number of starts.
+    One map for all, fitted to the means of all layers. Colour is the free energy between the least and the
+    greatest of its panel, size the number of starts.
 
     Args:
         landscapes: Landscapes of machines of one shape, by name, in their order.
         path: PNG file; one that is there is replaced in one step.
-        projection: see ``embedding``.
 
     Raises:
         ImportError: the ``plot`` extra is not installed.
@@ -127,7 +109,7 @@ def solution_maps(
     _require_some(landscapes)
     clouds = [torch.cat(landscape.solutions.means, -1) for landscape in landscapes.values()]
     # Fitted to all: a map of the last alone has no place for two earlier solutions where it has one itself.
-    _, *places = embedding(torch.cat(clouds), *clouds, projection=projection)
+    _, *places = embedding(torch.cat(clouds), *clouds)
     figure = new_figure("solution_maps", (max(4.4, 3.2 * len(places)), 3.8))
     panels = np.atleast_1d(figure.subplots(1, len(places), sharex=True, sharey=True))
     for panel, place, (name, landscape) in zip(panels, places, landscapes.items(), strict=True):
@@ -135,7 +117,7 @@ def solution_maps(
         energies = landscape.free_energies.cpu().numpy()
         dots = panel.scatter(*place.T, c=energies, s=sizes, cmap="viridis", alpha=0.8, edgecolors="white")
         panel.set_title(f"{name}: {_number(len(place), 'solution')}", fontsize="small")
-        _unmark(panel, projection)
+        _unmark(panel)
         if np.ptp(energies) > 1e-3:
             figure.colorbar(dots, ax=panel, label="TAP free energy")
     panels[0].margins(0.15)
@@ -149,7 +131,6 @@ def basin_map(
     path: str | os.PathLike[str],
     *,
     labels: Tensor | None = None,
-    projection: str = "isomap",
 ) -> None:
     """Draws the starts, and on the same map the solutions that they flow to (Tramel et al. 2018, Fig. 7).
 
@@ -161,7 +142,6 @@ def basin_map(
         landscape: Landscape from these starts.
         path: PNG file; one that is there is replaced in one step.
         labels: Labels of the starts, (starts,), for their colours; None: a colour is a basin.
-        projection: see ``embedding``; the map is fitted to starts and solutions.
 
     Raises:
         ImportError: the ``plot`` extra is not installed.
@@ -173,7 +153,7 @@ def basin_map(
             f"{len(X)}" + (f" and {len(labels)} labels" if labels is not None else "")
         )
     means = landscape.solutions.means[0].to(X)
-    _, starts, solutions = embedding(torch.cat([means, X]), X, means, projection=projection)
+    _, starts, solutions = embedding(torch.cat([means, X]), X, means)
     figure = new_figure("basin_map", (6.4, 6.2))
     from matplotlib.collections import LineCollection  # an extra, which the line above has asked for
 
@@ -203,13 +183,13 @@ def basin_map(
         fontsize="medium",
     )
     figure.legend(loc="outside lower center", ncols=2, fontsize="small")
-    _unmark(axis, projection)
+    _unmark(axis)
     save_figure(figure, path)
 
 
-def _unmark(axis: Any, projection: str) -> None:
+def _unmark(axis: Any) -> None:
     """Takes the marks off the axes of a map: distances mean something, coordinates do not."""
-    axis.set(xlabel=f"first coordinate ({projection})", ylabel="second coordinate", xticks=[], yticks=[])
+    axis.set(xlabel="first coordinate (isomap)", ylabel="second coordinate", xticks=[], yticks=[])
     axis.xaxis.label.set_size("small")
     axis.yaxis.label.set_size("small")
 

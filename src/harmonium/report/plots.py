@@ -1,10 +1,10 @@
-"""Figures, drawn by matplotlib without anything global: of training, mixing, the plane, directions, trees."""
+"""Figures of training, temperatures, directions and trees, by matplotlib without anything global."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,8 @@ from harmonium.meanfield import Node
 from harmonium.training import RESERVED
 
 _SWEEPS = 500  # a curve over more sweeps is drawn at so many of them
-_POINTS = 150  # of the plane, along each axis
 _DIRECTIONS = 10  # singular values that are drawn: matplotlib has as many colours
 _CURVES = 5  # overlap distributions that are drawn, from the coldest to the hottest
-_SHOWN = 8.0  # nats below the maximum at which the colours end
 
 
 def new_figure(asking: str, size: tuple[float, float]) -> Any:
@@ -75,31 +73,26 @@ def learning_curve(
     history: Sequence[Mapping[str, Any]],
     path: str | os.PathLike[str],
     *,
-    metrics: Sequence[str] | None = None,
     references: Mapping[str, float] | None = None,
 ) -> None:
-    """Draws the metrics of a run above its gradient norm, over the updates.
+    """Draws the numbers of a run above its gradient norm, over the updates.
+
+    These are all that the history holds beside step, seconds, learning rate and gradient norm.
 
     Args:
         history: ``TrainingRun.history``.
         path: PNG file; one that is there is replaced in one step.
-        metrics: which numbers to draw above; None: all that the history holds beside step, seconds, learning
-            rate and gradient norm.
         references: levels to mark beside the metrics, by their names.
 
     Raises:
         ImportError: the ``plot`` extra is not installed.
-        ValueError: an empty history, or a metric that it does not hold.
+        ValueError: an empty history.
     """
     figure = new_figure("learning_curve", (6.4, 5.6))
     if not history:
         raise ValueError("history: expected at least one record, received none")
-    known = list(dict.fromkeys(name for record in history for name in record))
-    names = [name for name in known if name not in RESERVED] if metrics is None else list(metrics)
-    for name in names:
-        if name not in known:
-            raise ValueError(f"metrics: expected some of {', '.join(known)}; received {name!r}")
-
+    known = dict.fromkeys(name for record in history for name in record)
+    names = [name for name in known if name not in RESERVED]
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     for name in names:
         points = [(record["step"], record[name]) for record in history if name in record]
@@ -174,57 +167,6 @@ def observables_by_temperature(
     last.set(xlabel="overlap q", title="P(q)", xlim=(float(middles[0] - widths[0]), 1 + float(widths[-1])))
     last.legend(fontsize="x-small")
     save_figure(figure, path)
-
-
-def plane(
-    panels: Mapping[str, Callable[[Tensor], Tensor]],
-    samples: Mapping[str, Any],
-    path: str | os.PathLike[str],
-    *,
-    low: Sequence[float],
-    high: Sequence[float],
-) -> None:
-    """Draws log-densities over a rectangle, one panel each, above samples of the same names.
-
-    A machine's own map is ``lambda v: -machine.free_energy(v)``; each panel is shown relative to its maximum,
-    so that a log-density needs no normaliser.
-
-    Args:
-        panels: caption to a function from points (n, 2), float32, to values (n,).
-        samples: caption to points (n, 2); captions without points get an empty panel.
-        path: PNG file; one that is there is replaced in one step.
-        low: lower left corner.
-        high: upper right corner.
-
-    Raises:
-        ImportError: the ``plot`` extra is not installed.
-        ValueError: no panels, or corners that are no rectangle.
-    """
-    if not panels:
-        raise ValueError("panels: expected at least one, received none")
-    if len(low) != 2 or len(high) != 2 or not (low[0] < high[0] and low[1] < high[1]):
-        raise ValueError(f"low, high: expected the corners of a rectangle, received {low} and {high}")
-    axes = [torch.linspace(float(a), float(b), _POINTS, device="cpu") for a, b in zip(low, high, strict=True)]
-    x, y = torch.meshgrid(*axes, indexing="xy")
-    grid = torch.stack([x.flatten(), y.flatten()], -1)
-    extent = (low[0], high[0], low[1], high[1])
-    figure = new_figure("plane", (2.1 * len(panels), 4.4))
-    rows = figure.subplots(2, len(panels), squeeze=False)
-    for (caption, density), upper, lower in zip(panels.items(), *rows, strict=True):
-        with torch.no_grad():
-            values = torch.as_tensor(density(grid)).cpu().double().reshape(_POINTS, _POINTS)
-        _checks.finite(values, f"panels[{caption!r}]")
-        below = (values - values.max()).clamp(min=-_SHOWN)
-        upper.imshow(below.numpy(), origin="lower", extent=extent, aspect="auto", cmap="viridis")
-        upper.set_title(caption, fontsize=8)
-        if caption in samples:
-            points = samples[caption]
-            points = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points)
-            lower.plot(points[:, 0], points[:, 1], ".", markersize=1, color="0.2")
-        lower.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-        for axis in (upper, lower):
-            axis.tick_params(labelsize=6)
-    save_figure(figure, path, dpi=90)
 
 
 def draw_directions(

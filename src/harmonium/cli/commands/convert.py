@@ -10,7 +10,7 @@ from harmonium._storage import is_machine_file
 from harmonium.cli import options
 from harmonium.cli.output import check_target
 from harmonium.cli.runs import load_machine
-from harmonium.exchange import Exchanged, Format, form_by_suffix, read, writable, write
+from harmonium.exchange import FORMATS, Exchanged, form_by_suffix, read, writable, write
 
 _OWN = ".safetensors"
 
@@ -23,7 +23,7 @@ EXAMPLES = (
 def convert(
     path: Annotated[Path, Setting(metavar="FILE", argument=True)],
     out: Annotated[Path, Setting(metavar="OUT", argument=True)],
-    form: Annotated[str | None, Setting(Format.registry)] = None,
+    form: Annotated[str | None, Setting(FORMATS)] = None,
     update: From0 | None = None,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def convert(
         form: what FILE is, where that cannot be told.
         update: of a file with several ages; the last if not given.
     """
-    check_target(out, "out", (_OWN, *(Format.registry[name].suffix for name in writable())), overwrite)
+    check_target(out, "out", (_OWN, *(FORMATS[name].suffix for name in writable())), overwrite)
     if path.is_dir() or (form is None and path.is_file() and is_machine_file(path)):
         if update is not None or form is not None:
             raise ValueError("update, form: expected with a file of another program")

@@ -127,4 +127,4 @@ def _judge_annealing(
     if verdict.unmixed(table, mixed):
         table["standard_error"] = None
     said = [] if remark is None else [f"log_partition: {remark.text}"]
-    return [*said, f"equilibrium: {verdict.equilibrium_remark(found).text}"]
+    return [*said, *(f"equilibrium: {remark.text}" for remark in verdict.equilibrium_remarks(found))]

@@ -26,11 +26,12 @@ from harmonium.ladder import Ladder
 from harmonium.likelihood import ais, find_log_partition
 from harmonium.meanfield import Plefka, solve
 from harmonium.report import resampling
+from harmonium.report.hidden_units import SETTLING
 from harmonium.report.page import template, verdict
-from harmonium.report.page.charts import chart
+from harmonium.report.page.figures import Chart, chart, interval
 from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
-from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_landscape
+from harmonium.report.page.sections import SECTIONS, STARTS, Subject, comparable, fill_landscape
 from harmonium.report.plots import mixing_heights
 from harmonium.sums import affordable, has_hidden_states, unit_updates
 from harmonium.tables import Codec, Table
@@ -43,6 +44,7 @@ EXAMPLES = (
 
 _ROWS = 10_000  # of the data, evenly spaced: what they show of the whole is then known to a percent
 _IMAGES, _SAMPLES = 200, 1000  # chains; a table's columns want more for their histograms
+_FROM_DATA = 20  # chains, two strips of images
 _SECONDS, _TRAININGS = 60.0, 5.0  # of a page: at least, and as times of the training that it tells of
 _LONG_PARTS = 5  # samples, pairs, equilibrium, likelihood and landscape: each gets as many of the seconds
 _LEAST = 20  # steps of a part that are of use: fewer sweeps or temperatures show noise
@@ -157,7 +159,7 @@ class _Maker:
                 with working(f"report: {title}"):
                     fill(section, subject)
             except ValueError as error:
-                section.absent = f"Left out: {error}"
+                section.absent = str(error)
             sections.append(section)
         sections.insert(0, sections.pop(2))  # the likelihood stands before what it rests on
         return sections
@@ -225,6 +227,13 @@ class _Maker:
             rounds = self._fit("Samples", rounds, step, least=0)
         subject.samples = run_chains(machine, kernel, start, rounds, seed=seed)
         subject.sweeps = rounds
+        if subject.rows is not None and rounds:
+            rows = subject.spread(_FROM_DATA)
+            start = machine.random_states(len(rows), seed=seed)
+            start = run_chains(machine, Gibbs(), start, SETTLING, rows, seed=seed)
+            subject.from_data = machine.hamiltonian().visible_states(
+                run_chains(machine, Gibbs(), start, rounds, seed=seed)
+            )
 
     def _mixing(self, section: Section, subject: Subject) -> None:
         machine, seed = subject.machine, subject.seed
@@ -233,8 +242,8 @@ class _Maker:
         sweeps = self._fit("Pairs of chains", self.most, step)
         found = mixing_times(machine, max_sweeps=sweeps, seed=seed)
         diagnosis = diagnose(machine, sweeps=min(max(40, 2 * sweeps), 2000), seed=seed)
-        section.remarks = [verdict.mixing_remark(found, subject.sweeps)]
-        section.remarks.append(verdict.convergence_remark(diagnosis))
+        section.remarks = verdict.mixing_remarks(found, subject.sweeps)
+        section.remarks += verdict.convergence_remarks(diagnosis)
         steps, heights, limits = mixing_heights(found.meetings)
         title, label = "Coupled chains until they meet", "fraction"
         lines = {"pairs still apart": _points(steps, heights)}
@@ -256,7 +265,7 @@ class _Maker:
             f"those of {subject.data}. It rises and stays where training kept to equilibrium; a curve that "
             "falls again is a sign that it did not."
         )
-        section.remarks = [verdict.equilibrium_remark(found)]
+        section.remarks = verdict.equilibrium_remarks(found)
         times, other = found.sweeps.double().log2(), f"other rows of {subject.data}"
         lines = {
             "chains from noise": _points(times, found.correlation),
@@ -294,6 +303,8 @@ class _Maker:
         section.remarks = verdict.likelihood_remarks(table, row or None, mixed)
         section.lead = ". ".join([*dict.fromkeys(notes), ""]).strip() or "In nats, natural logarithms."
         section.lead += "" if row else f" {subject.lacking}"
+        section.charts = _draw_interval(table)
+        section.lead += f" {comparable(subject)}" if row else ""
         section.tables = [_table("ln Z", table), *([_table("mean over rows", row)] if row else [])]
 
     def _landscape(self, section: Section, subject: Subject) -> None:
@@ -315,6 +326,15 @@ def _settings(records: Sequence[RunRecord]) -> Section:
     lead = "As recorded when training began, or last went on. Rows that differ between runs are marked ≠."
     head = ["", *(f"{record.name} ({i})" for i, record in enumerate(records, 1))]
     return Section("settings", "Settings", lead, tables=[Grid(head, rows, marked)])
+
+
+def _draw_interval(table: dict[str, Any]) -> list[Chart | None]:
+    """Returns a chart of what encloses an annealed ln Z: two standard errors, and its bounds."""
+    error, lower, upper = (table.get(name) for name in ("standard_error", "lower", "upper"))
+    ends = {} if not error else {"± 2 SE": (table["value"] - 2 * error, table["value"] + 2 * error)}
+    if lower is not None and upper is not None:
+        ends["bounds"] = (lower, upper)
+    return [interval("Where ln Z lies", ends, table["value"], "nats; dashed: the estimate")] if ends else []
 
 
 def _table(title: str, values: dict[str, Any]) -> Grid:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from harmonium.report.page.charts import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH
-
 
 def template() -> Any:
     """Returns the jinja2 template of a page.
@@ -14,12 +12,12 @@ def template() -> Any:
         ImportError: the ``report`` extra is not installed.
     """
     try:
+        import matplotlib.figure  # noqa: F401
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise ImportError("report: needs jinja2; pip install 'harmonium[report]'") from error
+        raise ImportError(f"report: needs {error.name}; pip install 'harmonium[report]'") from error
     loader = PackageLoader("harmonium.report", "page")
-    settings: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    sides = {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "low": HEIGHT - BOTTOM}
-    environment = Environment(loader=loader, undefined=StrictUndefined, **settings)
-    environment.globals["frame"] = {"width": WIDTH, "height": HEIGHT, "colours": COLOURS, **sides}
+    environment = Environment(
+        loader=loader, undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
     return environment.get_template("page.html")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.report.images import encode_png
-from harmonium.report.page.charts import Chart
+from harmonium.report.page.figures import Chart
 
 
 class Remark(NamedTuple):
@@ -38,8 +38,13 @@ class Picture(NamedTuple):
 
     @property
     def uri(self) -> str:
-        """The picture as a data URI."""
-        return "data:image/png;base64," + base64.b64encode(encode_png(self.pixels)).decode()
+        """The picture as a data URI, in at most 256 colours, which halves it."""
+        from PIL import Image  # slow to import, and only needed here
+
+        buffer = io.BytesIO()
+        image = Image.fromarray(np.ascontiguousarray(self.pixels))
+        image.convert("P", palette=Image.Palette.ADAPTIVE).save(buffer, format="PNG", optimize=True)
+        return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harmonium._storage import MACHINE
-from harmonium.report.page.charts import Chart, chart
+from harmonium.report.page.figures import Chart, chart
 from harmonium.training import RESERVED, RUN_FILE, Record, read_lines, read_run_file
 
 _ERROR = "_standard_error"

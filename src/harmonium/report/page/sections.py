@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator, permutation
-from harmonium.data import Encoder, Frame, frame_of, missing_half
+from harmonium.data import Encoder, Frame, Letters, frame_of, missing_half
 from harmonium.likelihood import score_separate, separate
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
@@ -28,17 +28,17 @@ from harmonium.report.images import (
     signed_pixels,
 )
 from harmonium.report.links import compare_links, compare_marginals, number_times
-from harmonium.report.page.charts import histogram
+from harmonium.report.page.figures import histogram
 from harmonium.report.page.parts import Grid, Picture, Remark, Section
 from harmonium.report.page.verdict import (
     LABEL_REMEDY,
     REMEDY,
     activity_remarks,
     copy_remarks,
-    gain_remark,
+    gain_remarks,
     is_lost,
-    link_remark,
-    marginal_remark,
+    link_remarks,
+    marginal_remarks,
 )
 from harmonium.report.sample_quality import nearest_neighbours
 from harmonium.tables import Table
@@ -71,6 +71,7 @@ class Subject:
         training: rows that the machine was trained on, where ``rows`` are others; else None.
         samples: states for each layer, of chains from noise, or independent draws.
         sweeps: Sweeps of these chains; None: the draws are independent and exact.
+        from_data: visible states of chains as long that started at rows of the data, or None.
         seed: Source of what is drawn here.
         weights: Row weights of ``rows``, (rows,); None means uniform.
         score: mean ln p of the rows, in nats of the states; None: it is not known.
@@ -90,6 +91,7 @@ class Subject:
     seed: int
     weights: Tensor | None = None
     score: float | None = None
+    from_data: Tensor | None = None
 
     @property
     def exact(self) -> bool:
@@ -161,17 +163,34 @@ class Subject:
         return Picture(title, caption, pixels)
 
 
+def comparable(subject: Subject) -> str:
+    """Returns a sentence on the likelihoods with which those of a page can be compared."""
+    encoder, columns = subject.encoder, subject.decode(subject.seen[:1]).shape[1]
+    density = not all(subject.machine.layers[l].discrete for l in subject.machine.visible)
+    how = {
+        "Threshold": f"binarised at {getattr(encoder, 'at', None)}",
+        "BernoulliBinarise": "binarised at random by their intensity",
+        "BitPlanes": "in all 256 grey levels",
+        "Letters": f"of an alphabet of {encoder.width}",
+        "OneHot": f"of {encoder.width} states",
+    }.get(type(encoder).__name__, "as a density in the units of the data" if density else "not binarised")
+    names = {True: "pixels", False: "sites" if isinstance(encoder, Letters) else "columns"}
+    return (
+        f"Comparable with likelihoods in nats a row of {columns} {names[subject.greys is not None]}, {how}."
+    )
+
+
 def fill_learned(section: Section, subject: Subject) -> None:
     """Fills the section on what was learned: likelihoods beside independent columns, links, worst columns."""
     if subject.greys is not None:
-        section.absent = "The rows are images: their samples stand below."
+        section.absent = "The rows are images: look at their samples."
         return
     rows, training, score = subject.given, subject.training, subject.score
     alone = separate(subject.machine, (rows if training is None else training).double())
     independent = float(torch.stack(score_separate(alone, rows)).sum(0).mean())
     hybrid = subject.machine.metadata.get("objective") == "hybrid"
     remedy = LABEL_REMEDY if hybrid else REMEDY
-    section.remarks = [] if score is None else [gain_remark(score, independent, remedy)]
+    section.remarks = [] if score is None else gain_remarks(score, independent, remedy)
     fitted = "these rows" if training is None else "the training rows"
     section.lead = f"{len(rows)} rows of {subject.data}, beside independent columns, fitted to {fitted}."
     likelihoods = [["independent columns", f"{independent:.2f}"]]
@@ -183,7 +202,7 @@ def fill_learned(section: Section, subject: Subject) -> None:
         return
     real, drawn = subject.cells(rows), subject.cells(subject.seen)
     links, marginals = compare_links(real, drawn), compare_marginals(real, drawn)
-    section.remarks += [link_remark(links, remedy), marginal_remark(marginals)]
+    section.remarks += link_remarks(links, remedy) + marginal_remarks(marginals)
     strongest = [[f"{x.first}, {x.second}", f"{x.real:.2f}", f"{x.sampled:.2f}"] for x in links[:_SHOWN]]
     marked = [is_lost(link) for link in links[:_SHOWN]]
     section.tables.append(Grid(["strongest links", "data", "samples"], strongest, marked))
@@ -207,8 +226,15 @@ def fill_samples(section: Section, subject: Subject) -> None:
         if len(probe):
             between, _ = nearest_neighbours(subject.rows[probe], subject.rows[rest])
             section.remarks = copy_remarks(float(distances.median()), float(between.median()))
+    if subject.from_data is not None:
+        section.lead += (
+            " As many sweeps from rows of the data: where these look otherwise, chains do not mix."
+        )
     if subject.greys is None:
         section.tables = [_make_table("samples", _read_cells(subject, subject.seen[:_SHOWN]))]
+        if subject.from_data is not None:
+            cells = _read_cells(subject, subject.from_data[:_SHOWN])
+            section.tables.append(_make_table("samples from data", cells))
         if subject.rows is not None:
             section.tables.append(_make_table("data", _read_cells(subject, subject.spread(_SHOWN))))
         section.lead += f" {subject.lacking}"
@@ -218,6 +244,8 @@ def fill_samples(section: Section, subject: Subject) -> None:
     panels = {"samples": subject.decode(subject.seen[some])}
     panels[f"their {word}"] = subject.estimate(means[some], subject.seen[some])
     about = f"Drawn states, and their {word} given the hidden units, which are smoother than anything drawn."
+    if subject.from_data is not None:
+        panels["from data"] = subject.decode(subject.from_data[some])
     if index is not None:
         panels["nearest rows"] = subject.decode(subject.given[index[some]])
         about += f" Below them the nearest of {len(subject.given)} rows: copies would be the same."
@@ -300,7 +328,7 @@ def fill_activity(section: Section, subject: Subject) -> None:
 def fill_columns(section: Section, subject: Subject) -> None:
     """Fills the section of histograms of columns, of data and of samples."""
     if subject.greys is not None:
-        section.absent = "The rows are images, which stand above; histograms are drawn for tables."
+        section.absent = "The rows are images; histograms are drawn for tables."
         return
     pairs = zip(subject.cells(subject.given).columns, subject.cells(subject.seen).columns, strict=True)
     columns = [number_times(*pair) for pair in pairs]
