@@ -216,7 +216,7 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         "x.csv",
         "a;b\n1,5;0.234\n2,75;0.345\n",
         {"a": [1.5, 2.75], "b": [0.234, 0.345]},
-        "numbers: a (, before decimals), b (. before decimals)",
+        "numbers: a (, before decimals)",
     ),
     "points that may part thousands": (
         "x.csv",
@@ -377,6 +377,12 @@ REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
     ),
     "a title": ("x.csv", "My table\na,b\n1,2\n", "--read skiprows=1 passes", {"skiprows": 1}),
     "a comment between rows": ("x.csv", "a,b\n1,2\n# x\n3,4\n", "--read comment='#'", {"comment": "#"}),
+    "names of rows behind a comment": (
+        "x.csv",
+        "# x\na,b\nr,1,2\ns,1,2\n",
+        "--read comment='#'",
+        {"comment": "#", "index_col": 0},
+    ),
     "names of rows": (
         "x.csv",
         "a,b\nr,1,2\n",
@@ -418,7 +424,7 @@ def test_what_cannot_be_read_is_refused_with_what_to_type(tmp_path: Path, name: 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("a,b\n", "at least one row below the names of columns"),
+        ("a,b\n", "expected at least one row (0 sample(s)"),
         ("\n\n", "expected at least one row, received none"),
         ("a,b\n1,2\n3,1\0\n", "line 3: expected text, received the character NUL"),
         ("a,b\n1e999,2\n3,1\n", "expected finite numbers in column 'a', received infinity at row 0"),
@@ -576,6 +582,11 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
     assert len(found.samples) == content.count("\n") - ("sep" not in argument) and not said
 
 
+def test_a_cell_more_than_names_is_no_name_of_a_row_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected 2 cells in each line.*--read index_col=0"):
+        load(tmp_path / "x.csv", "# x\na,b\nr,1,2\ns,1,2\n", comment="#")
+
+
 @pytest.mark.parametrize("first", ["sep=;", "# a logger; 2024", "2024;;2025", "km;kg", "A table;"])
 def test_a_second_line_of_names_is_questioned(tmp_path: Path, first: str) -> None:
     rest = "a;b" + ";c" * (first.count(";") - 1) + "\n" + ("1;2" + ";3" * (first.count(";") - 1) + "\n") * 3
@@ -587,7 +598,7 @@ def test_a_second_line_of_names_is_questioned(tmp_path: Path, first: str) -> Non
 def test_what_a_file_tells_is_kept_for_the_next(tmp_path: Path) -> None:
     for content, told in (
         ("a;b\n1,5;1\n2;2\n", {"decimal": ","}),
-        ("a;b\n1,5;1.5\n2;2.5\n", {"decimal": ","}),
+        ("a;b\n1,5;1.5\n2;2.5\n", {}),
         ("a;b\n1,5;1.5\n2;1e3\n", {}),
         ('a,b\n"1,234,567",14/02/2024\n2,1/2/2024\n', {"decimal": ".", "dayfirst": True}),
         ("a,b\n2024-01-01,x\n", {}),
