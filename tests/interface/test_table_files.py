@@ -583,7 +583,7 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
 
 
 def test_a_cell_more_than_names_is_no_name_of_a_row_in_silence(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="expected 2 cells in each line.*--read index_col=0"):
+    with pytest.raises(ValueError, match=r"expected 2 cells in each line.*--read index_col=0"):
         load(tmp_path / "x.csv", "# x\na,b\nr,1,2\ns,1,2\n", comment="#")
 
 

@@ -51,10 +51,7 @@ _LOOKED_AT = 1000  # lines that tell which of them holds the names
 _PIECE = 1 << 20  # bytes that are unpacked at once
 _OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
 _OPENED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
@@ -112,42 +109,16 @@ def read_table(
     if bare and earlier & {"decimal", "sep"} == {"decimal"}:
         del read["decimal"], given["decimal"]
     options, floats = _options(given, separator, text)
-    named, found_out = True, len(separator) == 1 and not _LAYOUT & given.keys()
-    if found_out:
-        rows = _first_rows(content, separator)
-        named, doubt = _holds_names(rows)
-        if doubt:
-            _warn_of_first(path, rows[0], named)
-        names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
-        refuse_twice(names)
-        options |= {"names": names, "header": 0 if named else None}
-    native = _cells(content, options)
-    if found_out and len(names) == 1 and native.iloc[:, 0].dtype == "string" and not options["dtype"]:
-        raise ValueError(
-            f"expected several columns, or numbers, received {rows[-1][0]!r}; cells are separated by commas, "
-            r"semicolons, tabs or |; --read sep='\s+' takes spaces, --read dtype=string one column of text"
-        )
-    if not found_out and not {"header", "names"} & read.keys():
-        cells = native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()
-        first_holds_names, doubt = _holds_names([[*native.columns], *cells])
-        if doubt or not first_holds_names:
-            _warn_of_first(path, [*native.columns], True)
+    native, named = _named_cells(path, content, options, not {"header", "names"} & read.keys())
     texts = {name: cells for name, cells in texts_of(native).items() if name not in text}
     told = {name: read.get(name) for name in ("decimal", "dayfirst")}
     readings, agreed = chosen_readings(texts, told, floats)
-    commas = agreed.get("decimal") == ","
-    may_part = told["decimal"] is None and (commas or separator == ";")
+    commas = told["decimal"] is None and agreed.get("decimal") == ","
+    may_part = commas or (told["decimal"] is None and separator == ";")
     if may_part or _NAMES_OF_ROWS.search(content):
-        types = options["dtype"]
-        others = types if isinstance(types, Mapping) else native.columns
-        numbers = {name: x for name, x in native.items() if x.dtype.kind in "iuf" and name not in others}
-        written = _cells(content, {**options, "dtype": "string"})[[*numbers]]
-        cells = texts_of(written)
-        codes = [name for name, column in cells.items() if any(map(is_code, column))]
-        long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
-        as_text = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
+        written = _cells(content, {**options, "dtype": "string"})
+        as_text, pointed = _look_at_numbers(native, written, options["dtype"])
         notes += [f"read as text: {', '.join(x)} (numbers {why})" for why, x in as_text.items() if x]
-        pointed = {x: y for x, y in cells.items() if x not in codes and any("." in cell for cell in y)}
         parted = {x: y for x, y in pointed.items() if may_part and all(map(_PARTED.fullmatch, y))}
         own_marks = len(parted) < len(pointed)  # points before decimals in some columns
         if commas and not own_marks:
@@ -158,9 +129,10 @@ def read_table(
                 f"{path}: does a comma or a point come before decimals in {cell!r}? It is read as a point; "
                 "--read decimal=. or --read decimal=, tells"
             )
-        if commas and own_marks and told["decimal"] is None:
-            del agreed["decimal"]  # the next file need not have them in these columns
-        native = native.assign(**written[[*codes, *long, *(parted.keys() & readings.keys())]])
+        if commas and own_marks:
+            del agreed["decimal"]  # which the next file need not have in these columns
+        kept = {name for names in as_text.values() for name in names} | (parted.keys() & readings.keys())
+        native = native.assign(**written[[*kept]]) if kept else native
     if bare and agreed.get("decimal") == ",":  # points between thousands alone, in the next file too
         agreed["sep"] = ","
     for sort in ("numbers", "times"):
@@ -173,6 +145,58 @@ def read_table(
     except ValueError as error:
         raise ValueError(f"{error}; --read na_values=WORD takes a word as missing") from error
     return _parts(native, named, notes, {**read, **agreed})
+
+
+def _named_cells(path: Path, content: str, options: dict[str, Any], looks: bool) -> tuple[Any, bool]:
+    """Reads text to a pandas frame, and returns whether its columns have names.
+
+    Args:
+        path: Path of the file, for messages.
+        content: the text.
+        options: Arguments of pandas, to which those that tell of names are added where none tells of lines.
+        looks: whether the first line may hold names or not.
+    """
+    separator = options["sep"]
+    if len(separator) > 1 or _LAYOUT & options.keys():
+        native = _cells(content, options)
+        below = native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist() if looks else []
+        named, doubt = _holds_names([[*native.columns], *below]) if looks else (True, False)
+        if doubt or not named:
+            _warn_of_first(path, [*native.columns], True)
+        return native, True
+    rows = _first_rows(content, separator)
+    named, doubt = _holds_names(rows)
+    if doubt:
+        _warn_of_first(path, rows[0], named)
+    names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
+    refuse_twice(names)
+    options |= {"names": names, "header": 0 if named else None}
+    native = _cells(content, options)
+    if len(names) == 1 and native.dtypes.iloc[0] == "string" and not options["dtype"]:
+        raise ValueError(
+            f"expected several columns, or numbers, received {rows[-1][0]!r}; cells are separated by commas, "
+            r"semicolons, tabs or |; --read sep='\s+' takes spaces, --read dtype=string one column of text"
+        )
+    return native, named
+
+
+def _look_at_numbers(
+    native: Any, written: Any, types: Any
+) -> tuple[dict[str, list[Any]], dict[Any, list[str]]]:
+    """Returns columns of numbers that are text, by the reason, and the different cells of those with points.
+
+    Args:
+        native: Cells as pandas reads them.
+        written: Cells as text.
+        types: Types that were given, of columns that are not looked at.
+    """
+    others = types if isinstance(types, Mapping) else native.columns
+    numbers = {name: x for name, x in native.items() if x.dtype.kind in "iuf" and name not in others}
+    cells = texts_of(written[[*numbers]])
+    codes = [name for name, column in cells.items() if any(map(is_code, column))]
+    long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
+    pointed = {x: y for x, y in cells.items() if x not in codes and any("." in cell for cell in y)}
+    return {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}, pointed
 
 
 def _options(given: dict[str, Any], separator: str, text: Collection[str]) -> tuple[dict[str, Any], set[Any]]:
@@ -313,8 +337,7 @@ def _text_of(path: Path, encoding: str | None) -> str:
                 check_claim(_OF_A_CHARACTER * len(content) if opened else 0, path.stat().st_size, "its text")
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise ValueError(f"damaged, or not compressed by {path.suffix[1:]} ({error})") from error
-    marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8-sig")
-    encoding = encoding or marked
+    encoding = encoding or ("utf-16" if content.startswith(_WIDE) else "utf-8-sig")
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
