@@ -51,6 +51,8 @@ class Encoder(ABC):
     """True if ``decode`` takes means of states too."""
     width: int = 1
     """Columns of states for each column of data; of a table, for all."""
+    n_states: int = 2
+    """States of a unit; 2 where there is no choice."""
     registry: ClassVar[dict[str, type[Encoder]]] = {}
     """Every kind of encoder by name."""
 
