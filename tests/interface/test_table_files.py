@@ -389,7 +389,18 @@ REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
         "line 2: expected 2 columns, received 3; if each line begins",
         {"names": ["", "a", "b"]},
     ),
-    "a short line": ("x.csv", "1,2\n3\n", "line 2: expected 2 columns, received 1", {"header": None}),
+    "a short line": (
+        "x.csv",
+        "1,2\n3\n",
+        "line 2: expected 2 columns, received 1; --read on_bad_lines=warn fills up",
+        {"on_bad_lines": "warn", "header": None},
+    ),
+    "a last line of another kind": (
+        "x.csv",
+        "a,b\n1,2\n3,4\nSource: us\n",
+        "skipfooter=1 drops the last",
+        {"skipfooter": 1},
+    ),
     "an open quotation": (
         "x.csv",
         'a,b\n1,"2\n',
@@ -580,6 +591,12 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
     )
     found, said = load(tmp_path / "x.csv", content, **argument, header=None)
     assert len(found.samples) == content.count("\n") - ("sep" not in argument) and not said
+
+
+@pytest.mark.parametrize("header", [0, None])
+def test_lines_are_counted_where_the_first_line_is_known(tmp_path: Path, header: int | None) -> None:
+    with pytest.raises(ValueError, match="line 3: expected 3 columns, received 2"):
+        load(tmp_path / "x.csv", "1,2,3\n4,5,6\n7,8\n", header=header)
 
 
 def test_a_cell_more_than_names_is_no_name_of_a_row_in_silence(tmp_path: Path) -> None:

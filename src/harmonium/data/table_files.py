@@ -42,7 +42,7 @@ _WORDS = ("NA", "N/A", "#N/A", "<NA>", "NaN", "-NaN", "Null")
 _MISSING = ("", *{form(word) for word in _WORDS for form in (str, str.lower, str.upper, str.title)})
 _SEPARATORS = (",", ";", "\t", "|")
 _LAYOUT = {
-    *("header", "names", "skiprows", "skipfooter", "comment", "quotechar", "quoting", "escapechar"),
+    *("names", "skiprows", "skipfooter", "comment", "quotechar", "quoting", "escapechar"),
     *("nrows", "engine", "lineterminator", "on_bad_lines"),
 }  # pandas' arguments that tell which lines and cells there are: with them nothing of it is found out
 _NAMES_OF_ROWS = re.compile("(?<![0-9.])(0[0-9]|[0-9]{16})")  # digits that may be no number
@@ -109,7 +109,7 @@ def read_table(
     if bare and earlier & {"decimal", "sep"} == {"decimal"}:
         del read["decimal"], given["decimal"]
     options, floats = _options(given, separator, text)
-    native, named = _named_cells(path, content, options, not {"header", "names"} & read.keys())
+    native, named = _named_cells(path, content, options)
     texts = {name: cells for name, cells in texts_of(native).items() if name not in text}
     told = {name: read.get(name) for name in ("decimal", "dayfirst")}
     readings, agreed = chosen_readings(texts, told, floats)
@@ -147,17 +147,18 @@ def read_table(
     return _parts(native, named, notes, {**read, **agreed})
 
 
-def _named_cells(path: Path, content: str, options: dict[str, Any], looks: bool) -> tuple[Any, bool]:
+def _named_cells(path: Path, content: str, options: dict[str, Any]) -> tuple[Any, bool]:
     """Reads text to a pandas frame, and returns whether its columns have names.
 
     Args:
         path: Path of the file, for messages.
         content: the text.
-        options: Arguments of pandas, to which those that tell of names are added where none tells of lines.
-        looks: whether the first line may hold names or not.
+        options: Arguments of pandas, to which the names are added where no argument tells which lines there
+            are.
     """
-    separator = options["sep"]
-    if len(separator) > 1 or _LAYOUT & options.keys():
+    separator, header = options["sep"], options.get("header", "infer")
+    looks = header == "infer" and "names" not in options
+    if len(separator) > 1 or _LAYOUT & options.keys() or header not in ("infer", 0, None):
         native = _cells(content, options)
         below = native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist() if looks else []
         named, doubt = _holds_names([[*native.columns], *below]) if looks else (True, False)
@@ -165,7 +166,7 @@ def _named_cells(path: Path, content: str, options: dict[str, Any], looks: bool)
             _warn_of_first(path, [*native.columns], True)
         return native, True
     rows = _first_rows(content, separator)
-    named, doubt = _holds_names(rows)
+    named, doubt = _holds_names(rows) if looks else (header == 0, False)
     if doubt:
         _warn_of_first(path, rows[0], named)
     names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
@@ -247,14 +248,14 @@ def _first_rows(content: str, separator: str) -> list[list[str]]:
             if len(cells) < 2 and not "".join(cells).strip():
                 continue
             if rows and len(cells) != len(rows[0]):
-                width, advice = (
-                    len(rows[0]),
-                    "--read skiprows=1 passes over the first line, if it is no part of the table",
-                )
+                width = len(rows[0])
+                advice = "--read skiprows=1 passes over the first line, if it is no part of the table"
                 if content.lstrip().startswith("#") or cells[0].startswith("#"):
                     advice = "--read comment='#' passes over what stands behind a #"
                 elif len(cells) == width + 1 > 2:
                     advice = "if each line begins with its own name, begin the first with a name for these"
+                elif len(cells) < width:
+                    advice = "--read on_bad_lines=warn fills up short lines, skipfooter=1 drops the last"
                 raise ValueError(
                     f"line {lines.line_num}: expected {width} columns, received {len(cells)}; {advice}"
                 )
