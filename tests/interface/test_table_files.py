@@ -73,8 +73,8 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
     ),
     "thousands beside decimal commas": (
         "x.csv",
-        "a;b\n1.234;2,5\n12.345;3,75\n",
-        {"a": [1234, 12345], "b": [2.5, 3.75]},
+        "a;b\n1.234;2,5\n12.345;3,75\n0;1\n-2000;2\n",
+        {"a": [1234, 12345, 0, -2000], "b": [2.5, 3.75, 1, 2]},
         "numbers: b (, before decimals), a (, before decimals)",
     ),
     "thousands by two commas": (

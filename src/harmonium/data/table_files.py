@@ -46,7 +46,8 @@ _LAYOUT = {
     *("nrows", "engine", "lineterminator", "on_bad_lines"),
 }  # pandas' arguments that tell which lines and cells there are: with them nothing of it is found out
 _NAMES_OF_ROWS = re.compile("(?<![0-9.])(0[0-9]|[0-9]{16})")  # digits that may be no number
-_PARTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})*")  # whole numbers, with points between thousands
+# Whole numbers, of which some have points between thousands.
+_PARTED = re.compile(r"[+-]?([1-9][0-9]{0,2}(\.[0-9]{3})+|[0-9]+)")
 _LOOKED_AT = 1000  # lines that tell which of them holds the names
 _PIECE = 1 << 20  # bytes that are unpacked at once
 _OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
