@@ -60,6 +60,12 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         {"a": [1, None, None], "b": [None, "u", None]},
         "",
     ),
+    "blanks in quotation marks": (
+        "x.csv",
+        'a,b\n" ",1\nu,2\n"",3\n',
+        {"a": [None, "u", None], "b": [1, 2, 3]},
+        "",
+    ),
     "the label None": ("x.csv", "a,b\n1,None\n2,u\n", {"a": [1, 2], "b": ["None", "u"]}, ""),
     "spaces around": ("x.csv", 'n,  y\n"B, U",  12\nC ,  8\n', {"n": ["B, U", "C"], "y": [12, 8]}, ""),
     "semicolons": ("x.csv", "a;b\n1;u\n2;v\n", {"a": [1, 2], "b": ["u", "v"]}, ""),

@@ -283,7 +283,7 @@ def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, An
     samples = np.empty(frame.shape, dtype=object)
     for j, cells in enumerate(frame.columns):
         samples[:, j] = cells.values
-        samples[cells.missing, j] = None
+        samples[cells.missing if cells.numeric else cells.missing | (cells.values == ""), j] = None
     return {"samples": samples, **parts}
 
 
