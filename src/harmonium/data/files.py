@@ -485,7 +485,8 @@ def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, 
         above = filled[0] + 1 if named else 0
         values = np.genfromtxt(lines, delimiter=separator, skip_header=above, ndmin=2)
     except ValueError as error:
-        raise ValueError(f"{name}: {path}: {error}") from error
+        reason = str(error).removeprefix("Some errors were detected !").strip()
+        raise ValueError(f"{name}: {path}: {reason}") from error
     return values, names if named else ()
 
 
