@@ -176,7 +176,11 @@ _LABELS = ("labels", "y")
 
 def read_npy(path: Path) -> Any:
     """Returns the array of a file, mapped and not read."""
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    array, size = np.load(path, mmap_mode="r", allow_pickle=False), path.stat().st_size
+    if array.offset + array.nbytes != size:  # rows that the header leaves out would go without a word
+        claimed = array.offset + array.nbytes
+        raise ValueError(f"expected {claimed} bytes for shape {array.shape}, received {size}")
+    return array
 
 
 def _read_npz(path: Path) -> Parts:
