@@ -647,6 +647,12 @@ def test_decimal_commas_of_an_earlier_file_stand_where_cells_have_place(
     assert columns(told)["a"] == [1234]
 
 
+def test_a_table_without_names_is_written_with_those_that_it_is_read_with(tmp_path: Path) -> None:
+    for content in ("5.1,u\n4.9,v\n", "column 1,column 2\n5.1,u\n4.9,v\n"):
+        found = load(tmp_path / "x.csv", content, like={"header": None})[0]
+        assert columns(found) == {"column 1": [5.1, 4.9], "column 2": ["u", "v"]}
+
+
 def test_points_between_thousands_are_kept_for_the_next_file(tmp_path: Path) -> None:
     earlier = load(tmp_path / "x.csv", "a,b\n1.234,u\n", decimal=",")[0].read
     assert columns(load(tmp_path / "y.csv", "a,b\n5.678,u\n", like=earlier)[0])["a"] == [5678]

@@ -167,10 +167,11 @@ def _named_cells(path: Path, content: str, options: dict[str, Any]) -> tuple[Any
             _warn_of_first(path, [*native.columns], True)
         return native, True
     rows = _first_rows(content, separator)
-    named, doubt = _holds_names(rows) if looks else (header == 0, False)
+    unnamed = [f"column {j + 1}" for j in range(len(rows[0]))]
+    named, doubt = _holds_names(rows) if looks else (header == 0 or rows[0] == unnamed, False)
     if doubt:
         _warn_of_first(path, rows[0], named)
-    names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
+    names = [x.strip() for x in rows[0]] if named else unnamed  # which tables are written with
     refuse_twice(names)
     options |= {"names": names, "header": 0 if named else None}
     native = _cells(content, options)
