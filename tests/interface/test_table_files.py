@@ -323,6 +323,18 @@ ASKED: dict[str, tuple[str, str, dict[str, Any], list[Any]]] = {
         {"dtype": {"a": "float"}},
         [5.5, 12],
     ),
+    "spaces between thousands": (
+        "a;b\n1 234,5;1\n12 345,25;2\n",
+        "numbers with spaces as text, such as '1 234,5'; --read 'thousands= ' --read decimal=, reads them",
+        {"thousands": " ", "decimal": ","},
+        [1234.5, 12345.25],
+    ),
+    "spaces between thousands alone": (
+        "a,b\n1 234,1\n900,2\n",
+        "numbers with spaces as text, such as '1 234'; --read 'thousands= ' reads them as numbers",
+        {"thousands": " "},
+        [1234, 900],
+    ),
     "amounts in brackets": (
         "a,b\n(1.50),1\n2.25,2\n",
         "a: numbers beside '()' as text, such as '(1.50)'; --read 'dtype={\"a\": \"float\"}'",
