@@ -139,6 +139,7 @@ def test_precision_follows_from_distances(cli: CommandLine, run: Path, tmp_path:
         ("1 2 3.0\n1 2\n", "Line #2 (got 2 columns instead of 3)"),
         ("", "expected numbers, received none"),
         ("1 2\n", "expected lines 'i j distance'"),
+        ("i j dist\n1 1 2 3.0\n", "expected a cell for each name above, i, j, dist, received 4 a line"),
         ("1 2 nan\n", "expected that of some pair"),
     ],
 )

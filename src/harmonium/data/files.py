@@ -491,6 +491,11 @@ def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, 
     except ValueError as error:
         reason = str(error).removeprefix("Some errors were detected !").strip()
         raise ValueError(f"{name}: {path}: {reason}") from error
+    if named and len(names) != values.shape[1]:
+        raise ValueError(
+            f"{name}: {path}: expected a cell for each name above, {', '.join(names)}, received "
+            f"{values.shape[1]} a line"
+        )
     return values, names if named else ()
 
 
