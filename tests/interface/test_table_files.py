@@ -60,6 +60,12 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         {"a": [1, None, None], "b": [None, "u", None]},
         "",
     ),
+    "blanks in quotation marks": (
+        "x.csv",
+        'a,b\n" ",1\nu,2\n"",3\n',
+        {"a": [None, "u", None], "b": [1, 2, 3]},
+        "",
+    ),
     "the label None": ("x.csv", "a,b\n1,None\n2,u\n", {"a": [1, 2], "b": ["None", "u"]}, ""),
     "spaces around": ("x.csv", 'n,  y\n"B, U",  12\nC ,  8\n', {"n": ["B, U", "C"], "y": [12, 8]}, ""),
     "semicolons": ("x.csv", "a;b\n1;u\n2;v\n", {"a": [1, 2], "b": ["u", "v"]}, ""),
@@ -73,8 +79,8 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
     ),
     "thousands beside decimal commas": (
         "x.csv",
-        "a;b\n1.234;2,5\n12.345;3,75\n",
-        {"a": [1234, 12345], "b": [2.5, 3.75]},
+        "a;b\n1.234;2,5\n12.345;3,75\n0;1\n-2000;2\n",
+        {"a": [1234, 12345, 0, -2000], "b": [2.5, 3.75, 1, 2]},
         "numbers: b (, before decimals), a (, before decimals)",
     ),
     "thousands by two commas": (
@@ -216,7 +222,7 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         "x.csv",
         "a;b\n1,5;0.234\n2,75;0.345\n",
         {"a": [1.5, 2.75], "b": [0.234, 0.345]},
-        "numbers: a (, before decimals), b (. before decimals)",
+        "numbers: a (, before decimals)",
     ),
     "points that may part thousands": (
         "x.csv",
@@ -317,6 +323,18 @@ ASKED: dict[str, tuple[str, str, dict[str, Any], list[Any]]] = {
         {"dtype": {"a": "float"}},
         [5.5, 12],
     ),
+    "spaces between thousands": (
+        "a;b\n1 234,5;1\n12 345,25;2\n",
+        "numbers with spaces as text, such as '1 234,5'; --read 'thousands= ' --read decimal=, reads them",
+        {"thousands": " ", "decimal": ","},
+        [1234.5, 12345.25],
+    ),
+    "spaces between thousands alone": (
+        "a,b\n1 234,1\n900,2\n",
+        "numbers with spaces as text, such as '1 234'; --read 'thousands= ' reads them as numbers",
+        {"thousands": " "},
+        [1234, 900],
+    ),
     "amounts in brackets": (
         "a,b\n(1.50),1\n2.25,2\n",
         "a: numbers beside '()' as text, such as '(1.50)'; --read 'dtype={\"a\": \"float\"}'",
@@ -377,13 +395,30 @@ REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
     ),
     "a title": ("x.csv", "My table\na,b\n1,2\n", "--read skiprows=1 passes", {"skiprows": 1}),
     "a comment between rows": ("x.csv", "a,b\n1,2\n# x\n3,4\n", "--read comment='#'", {"comment": "#"}),
+    "names of rows behind a comment": (
+        "x.csv",
+        "# x\na,b\nr,1,2\ns,1,2\n",
+        "--read comment='#'",
+        {"comment": "#", "index_col": 0},
+    ),
     "names of rows": (
         "x.csv",
         "a,b\nr,1,2\n",
         "line 2: expected 2 columns, received 3; if each line begins",
         {"names": ["", "a", "b"]},
     ),
-    "a short line": ("x.csv", "1,2\n3\n", "line 2: expected 2 columns, received 1", {"header": None}),
+    "a short line": (
+        "x.csv",
+        "1,2\n3\n",
+        "line 2: expected 2 columns, received 1; --read on_bad_lines=warn fills up",
+        {"on_bad_lines": "warn", "header": None},
+    ),
+    "a last line of another kind": (
+        "x.csv",
+        "a,b\n1,2\n3,4\nSource: us\n",
+        "skipfooter=1 drops the last",
+        {"skipfooter": 1},
+    ),
     "an open quotation": (
         "x.csv",
         'a,b\n1,"2\n',
@@ -418,7 +453,7 @@ def test_what_cannot_be_read_is_refused_with_what_to_type(tmp_path: Path, name: 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("a,b\n", "at least one row below the names of columns"),
+        ("a,b\n", "expected at least one row (0 sample(s)"),
         ("\n\n", "expected at least one row, received none"),
         ("a,b\n1,2\n3,1\0\n", "line 3: expected text, received the character NUL"),
         ("a,b\n1e999,2\n3,1\n", "expected finite numbers in column 'a', received infinity at row 0"),
@@ -576,6 +611,17 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
     assert len(found.samples) == content.count("\n") - ("sep" not in argument) and not said
 
 
+@pytest.mark.parametrize("header", [0, None])
+def test_lines_are_counted_where_the_first_line_is_known(tmp_path: Path, header: int | None) -> None:
+    with pytest.raises(ValueError, match="line 3: expected 3 columns, received 2"):
+        load(tmp_path / "x.csv", "1,2,3\n4,5,6\n7,8\n", header=header)
+
+
+def test_a_cell_more_than_names_is_no_name_of_a_row_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected 2 cells in each line.*--read index_col=0"):
+        load(tmp_path / "x.csv", "# x\na,b\nr,1,2\ns,1,2\n", comment="#")
+
+
 @pytest.mark.parametrize("first", ["sep=;", "# a logger; 2024", "2024;;2025", "km;kg", "A table;"])
 def test_a_second_line_of_names_is_questioned(tmp_path: Path, first: str) -> None:
     rest = "a;b" + ";c" * (first.count(";") - 1) + "\n" + ("1;2" + ";3" * (first.count(";") - 1) + "\n") * 3
@@ -587,7 +633,7 @@ def test_a_second_line_of_names_is_questioned(tmp_path: Path, first: str) -> Non
 def test_what_a_file_tells_is_kept_for_the_next(tmp_path: Path) -> None:
     for content, told in (
         ("a;b\n1,5;1\n2;2\n", {"decimal": ","}),
-        ("a;b\n1,5;1.5\n2;2.5\n", {"decimal": ","}),
+        ("a;b\n1,5;1.5\n2;2.5\n", {}),
         ("a;b\n1,5;1.5\n2;1e3\n", {}),
         ('a,b\n"1,234,567",14/02/2024\n2,1/2/2024\n', {"decimal": ".", "dayfirst": True}),
         ("a,b\n2024-01-01,x\n", {}),
@@ -611,6 +657,12 @@ def test_decimal_commas_of_an_earlier_file_stand_where_cells_have_place(
     assert columns(load(tmp_path / "y.csv", content, like=earlier)[0])["a"] == cells
     told = load(tmp_path / "y.csv", "a,b\n1.234,u\n", like=earlier, decimal=",")[0]
     assert columns(told)["a"] == [1234]
+
+
+def test_a_table_without_names_is_written_with_those_that_it_is_read_with(tmp_path: Path) -> None:
+    for content in ("5.1,u\n4.9,v\n", "column 1,column 2\n5.1,u\n4.9,v\n"):
+        found = load(tmp_path / "x.csv", content, like={"header": None})[0]
+        assert columns(found) == {"column 1": [5.1, 4.9], "column 2": ["u", "v"]}
 
 
 def test_points_between_thousands_are_kept_for_the_next_file(tmp_path: Path) -> None:

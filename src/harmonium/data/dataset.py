@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from harmonium._fetch import is_sparse
-from harmonium.data.frame import LONG, TEXT, Frame, Series, differ_in_kind, frame_of, refuse_twice, series_of
+from harmonium.data.frame import LONG, NUMPY, TEXT, Frame, Series, differ_in_kind, frame_of, series_of
 from harmonium.data.transforms import Array, refuse_where
 from harmonium.sequences import Alignment, similarity_weights
 
@@ -63,10 +63,8 @@ class DataSet:
         """Flattens samples of any shape (rows, ...) to (rows, columns) and checks them against the labels.
 
         Raises:
-            ValueError: no rows or columns, two columns of one name, a dtype that is not numeric, or labels
-                that do not fit.
+            ValueError: no rows or columns, a dtype that is not numeric, or labels that do not fit.
         """
-        refuse_twice(parts.get("names") or ())
         if samples.dtype.kind not in ("biufO" if parts.get("names") else "biuf"):
             raise ValueError(f"samples: expected a numeric or boolean dtype, received {samples.dtype}")
         if samples.ndim < 2 or 0 in samples.shape:
@@ -117,11 +115,11 @@ class DataSet:
         Raises:
             TypeError, ValueError: as ``harmonium.data.frame.frame_of``.
         """
-        frame = frame_of(dense(self.samples), self.names)
-        if self.names is None:
-            return frame
-        types: Mapping[Any, Series] = self.types or {}
-        columns = (replace(types.get(x.name, x), values=x.values) for x in frame.columns)
+        cells = dense(self.samples)
+        if self.names is None or self.types is None:
+            return replace(frame_of(cells, self.names), library=NUMPY if self.names is None else TEXT)
+        types = [self.types[name] for name in self.names]  # of cells that were looked at when they were read
+        columns = (replace(x, values=cells[:, j].astype(x.values.dtype)) for j, x in enumerate(types))
         return Frame(tuple(columns), TEXT)
 
     def without(self, name: str) -> DataSet:

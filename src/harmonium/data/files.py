@@ -53,7 +53,7 @@ def read(
       one reading is read as ``as_types`` does; a number such as 00123 makes text of its column.
     - ``.parquet``, ``.feather``: tables whose columns have types, by pandas with pyarrow, or else polars.
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
-      ``labels`` for ``images`` (and ``idx1`` for ``idx3``). Bytes of 256 MiB and more are mapped.
+      ``labels`` for ``images`` (and ``idx1`` for ``idx3``).
     - ``.h5``, ``.hdf5``: the datasets ``samples``, which stay in the file, and ``labels`` (needs h5py).
     - files of sequences (``harmonium.sequences.read_alignment``), and a table with a column headed
       ``sequence``: aligned sequences, as places of their letters in the alphabet.
@@ -200,10 +200,7 @@ def _read_npz(path: Path) -> Parts:
                 f"expected an array named {', '.join(_SAMPLES[:-1])} or {_SAMPLES[-1]}, or one array only; "
                 f"it holds {', '.join(names) or 'none'}"
             )
-        samples = archive[chosen[0]]
-        if isinstance(samples, bytes):  # as NumPy hands out a member that is no array
-            raise ValueError(f"its member {chosen[0]} is not a NumPy array")
-        return {"samples": samples, "labels": None if labels is None else archive[labels]}
+        return {"samples": archive[chosen[0]], "labels": None if labels is None else archive[labels]}
 
 
 def _read_sparse(path: Path) -> Any:
@@ -236,15 +233,13 @@ def _read_hdf5(path: Path) -> Parts:
     h5py = import_h5py(f"{path}: ")
     file = h5py.File(path, "r")
     try:
-        samples, labels = inside(file, "samples"), inside(file, "labels")
-        if not isinstance(samples, h5py.Dataset):
-            raise ValueError(f"expected a dataset named samples; it holds {', '.join(file) or 'none'}")
-        if not isinstance(labels, (h5py.Dataset, type(None))):
-            raise ValueError("expected labels to be a dataset, received a group")
-        for name, dataset in {"samples": samples, "labels": labels}.items():
-            if dataset is not None:
-                check_dataset(dataset, name, path.stat().st_size)
-        return {"samples": samples, "labels": None if labels is None else labels[()]}
+        names = ["samples", *({"labels"} & {*file})]
+        found = {name: inside(file, name) for name in names}
+        for name, dataset in found.items():
+            if not isinstance(dataset, h5py.Dataset):
+                raise ValueError(f"expected a dataset named {name}; it holds {', '.join(file) or 'none'}")
+            check_dataset(dataset, name, path.stat().st_size)
+        return {"samples": found["samples"], "labels": found["labels"][()] if "labels" in found else None}
     except Exception:
         file.close()  # the samples, once returned, keep it open
         raise
@@ -276,7 +271,6 @@ def check_dataset(dataset: Any, name: str, size: int) -> None:
 
 # The third byte of an IDX file (LeCun, Cortes & Burges, MNIST); numbers are big-endian.
 _DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_MAPPED = 1 << 28  # bytes from which a file is mapped and not read, where its numbers are single bytes
 
 
 def _read_idx(path: Path) -> Parts:
@@ -292,24 +286,18 @@ def _read_idx(path: Path) -> Parts:
 
 def _read_array(path: Path) -> Any:
     """The array that the header claims, if the file holds that and no more."""
-    compressed, size = path.suffix.lower() == ".gz", path.stat().st_size
-    opened: Any = gzip.open if compressed else open
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    size = path.stat().st_size
     with opened(path, "rb") as file:
         first = file.read(4)
         if len(first) < 4 or first[:2] != b"\0\0" or first[2] not in _DTYPES:
             raise ValueError("it does not begin as an IDX file")
-        dtype, sides = np.dtype(_DTYPES[first[2]]), file.read(4 * first[3])
-        shape = tuple(np.frombuffer(sides[: len(sides) // 4 * 4], dtype=">u4").tolist())
-        start, claimed = 4 + len(sides), math.prod(shape) * dtype.itemsize
-        if compressed:
-            check_claim(claimed, size, f"the shape {shape}")
-        elif size == start + claimed and claimed >= _MAPPED and dtype.itemsize == 1:
-            return np.memmap(file, dtype, "r", start, shape)
-        # One byte beyond the claim is asked for, and with it, under gzip, the comparison of the checksum.
-        content = file.read(min(claimed, size) + 1) if not compressed else file.read(claimed + 1)
+        dtype, shape = np.dtype(_DTYPES[first[2]]), np.frombuffer(file.read(4 * first[3]), ">u4").tolist()
+        claimed = math.prod(shape) * dtype.itemsize
+        check_claim(claimed, size, f"the shape {tuple(shape)}")
+        content = file.read(claimed + 1)  # one byte beyond, and with it the checksum of gzip
     if len(shape) != first[3] or len(content) != claimed:
-        received = start + len(content) if compressed else size
-        raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {received}")
+        raise ValueError(f"expected {claimed} bytes for shape {tuple(shape)}, received {len(content)}")
     array = np.frombuffer(bytearray(content), dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
@@ -482,33 +470,33 @@ def read_distances(path: str | Path, sites: int) -> Tensor:
 def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Returns the numbers of a table or an array, and the names above them, () where there are none.
 
-    Spaces, tabs, commas or semicolons separate cells. A cell that is no number, such as the name of a
-    sequence, is NaN where another cell of its line is one.
+    Commas or semicolons separate cells, or else blanks. A cell that is no number, such as the name of a
+    sequence, is NaN.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{name}: there is no file {path}")
     if path.suffix.lower() == ".npy":
         return read_npy(path).astype(np.float64), ()
-    names, rows = tuple[str, ...](), list[list[float]]()
-    for number, line in enumerate(path.read_text("utf-8-sig").splitlines(), 1):
-        cells = re.split(r"\s*[,;]\s*|\s+", line.strip())
-        values, wrong = [float(x) if is_number(x) else math.nan for x in cells], ""
-        if not line.strip() or line.startswith("#"):
-            continue
-        if not np.isnan(values).all():
-            rows.append(values)
-            width = len(names or rows[0])
-            wrong = f"{width} columns" if len(values) != width else ""
-        elif rows or names:
-            wrong = "a number"
-        else:
-            names = tuple(cell.strip('"') for cell in cells)
-        if wrong:
-            received = repr(line.strip()[:40])
-            raise ValueError(f"{name}: {path}: line {number}: expected {wrong}, received {received}")
-    if not rows:
+    lines = path.read_text("utf-8-sig").splitlines()
+    filled = [k for k, line in enumerate(lines) if line.strip() and not line.startswith("#")]
+    first = lines[filled[0]] if filled else ""
+    separator = next((mark for mark in ",;" if mark in first), None)
+    names = tuple(cell.strip(' "') for cell in first.split(separator))
+    named = not any(map(is_number, names))
+    if len(filled) <= named:
         raise ValueError(f"{name}: {path}: expected numbers, received none")
-    return np.array(rows, np.float64), names
+    try:
+        above = filled[0] + 1 if named else 0
+        values = np.genfromtxt(lines, delimiter=separator, skip_header=above, ndmin=2)
+    except ValueError as error:
+        reason = str(error).removeprefix("Some errors were detected !").strip()
+        raise ValueError(f"{name}: {path}: {reason}") from error
+    if named and len(names) != values.shape[1]:
+        raise ValueError(
+            f"{name}: {path}: expected a cell for each name above, {', '.join(names)}, received "
+            f"{values.shape[1]} a line"
+        )
+    return values, names if named else ()
 
 
 # Built-in names

@@ -253,6 +253,11 @@ def question_of(cells: Series) -> str | None:
         return None
     readings = readings_of(different)
     if not readings:
+        spaced = readings_of([value.replace(" ", "\u00a0") for value in different])
+        if spaced and spaced[0].sort == "numbers":
+            marks = {"thousands": " ", **({"decimal": ","} if spaced[0].told.get("decimal") == "," else {})}
+            answer = " ".join(_typed(*mark) for mark in marks.items())
+            return f"numbers with spaces as text, such as {different[0]!r}; {answer} reads them as numbers"
         return None if any(map(is_code, different)) else _strays_among(seen, different)
     told, how = readings[0].told, readings[0].how
     if len(readings) > 1:

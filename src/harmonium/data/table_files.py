@@ -11,13 +11,13 @@ import json
 import lzma
 import re
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,18 +42,17 @@ _WORDS = ("NA", "N/A", "#N/A", "<NA>", "NaN", "-NaN", "Null")
 _MISSING = ("", *{form(word) for word in _WORDS for form in (str, str.lower, str.upper, str.title)})
 _SEPARATORS = (",", ";", "\t", "|")
 _LAYOUT = {
-    *("header", "names", "skiprows", "skipfooter", "comment", "quotechar", "quoting", "escapechar"),
+    *("names", "skiprows", "skipfooter", "comment", "quotechar", "quoting", "escapechar"),
     *("nrows", "engine", "lineterminator", "on_bad_lines"),
 }  # pandas' arguments that tell which lines and cells there are: with them nothing of it is found out
 _NAMES_OF_ROWS = re.compile("(?<![0-9.])(0[0-9]|[0-9]{16})")  # digits that may be no number
+# Whole numbers, of which some have points between thousands.
+_PARTED = re.compile(r"[+-]?([1-9][0-9]{0,2}(\.[0-9]{3})+|[0-9]+)")
 _LOOKED_AT = 1000  # lines that tell which of them holds the names
 _PIECE = 1 << 20  # bytes that are unpacked at once
 _OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
 _OPENED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
@@ -100,57 +99,176 @@ def read_table(
     """
     if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
         return _parts(_read_columns(path), True, [], read)
-    sheet = re.search(SHEETS + "$", path.name, re.IGNORECASE) is not None
     earlier, read = like.keys() - read.keys(), {**like, **read}
-    given = dict(read)
-    content, notes = (_text_of_sheet if sheet else _text_of)(path, given)
+    given, notes = dict(read), list[str]()
+    if re.search(SHEETS + "$", path.name, re.IGNORECASE):
+        content, notes = _text_of_sheet(path, given.pop("sheet_name", 0))
+    else:
+        content = _text_of(path, given.pop("encoding", None))
     separator = given.pop("sep", None) or given.pop("delimiter", None) or _separator(path, content)
     bare = separator == "," and '"' not in content  # a cell has no place for a comma
     if bare and earlier & {"decimal", "sep"} == {"decimal"}:
         del read["decimal"], given["decimal"]
-    file = _look_at(path, content, {**given, "sep": separator}, text)
-    native = file.read()
-    if not file.width and not {"header", "names"} & read.keys():
-        cells = native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()
-        named, doubt = _holds_names([[*native.columns], *cells])
-        if doubt or not named:
-            _warn_of_first(path, [*native.columns], True)
+    options, floats = _options(given, separator, text)
+    native, named = _named_cells(path, content, options)
     texts = {name: cells for name, cells in texts_of(native).items() if name not in text}
     told = {name: read.get(name) for name in ("decimal", "dayfirst")}
-    readings, agreed = chosen_readings(texts, told, file.numbers)
-    may_part = told["decimal"] is None and (agreed.get("decimal") == "," or separator == ";")
+    readings, agreed = chosen_readings(texts, told, floats)
+    commas = told["decimal"] is None and agreed.get("decimal") == ","
+    may_part = commas or (told["decimal"] is None and separator == ";")
     if may_part or _NAMES_OF_ROWS.search(content):
-        written, as_text = file.look_at_numbers(native)
-        notes += [
-            f"read as text: {', '.join(names)} (numbers {why})" for why, names in as_text.items() if names
-        ]
-        kept = {name for names in as_text.values() for name in names}
-        cells = texts_of(written) if may_part else {}
-        pointed = {x: y for x, y in cells.items() if x not in kept and any("." in cell for cell in y)}
-        parted = chosen_readings(pointed, {**agreed, "decimal": ","}, pointed)[0]
-        doubtful = [pointed[name][0] for name, x in parted.items() if x.told["decimal"] == ","]
-        if agreed.get("decimal") == "," and len(parted) == len(pointed):
-            texts, readings, kept = texts | pointed, readings | parted, kept | parted.keys()
-        elif agreed.get("decimal") == ",":  # columns have marks of their own, of which the next need not tell
-            del agreed["decimal"]
-        elif doubtful:
+        written = _cells(content, {**options, "dtype": "string"})
+        as_text, pointed = _look_at_numbers(native, written, options["dtype"])
+        notes += [f"read as text: {', '.join(x)} (numbers {why})" for why, x in as_text.items() if x]
+        parted = {x: y for x, y in pointed.items() if may_part and all(map(_PARTED.fullmatch, y))}
+        own_marks = len(parted) < len(pointed)  # points before decimals in some columns
+        if commas and not own_marks:
+            texts, readings = texts | parted, readings | chosen_readings(parted, agreed, parted)[0]
+        elif parted and commas == own_marks:
+            cell = next(iter(parted.values()))[0]
             _checks.warn(
-                f"{path}: does a comma or a point come before decimals in {doubtful[0]!r}? It is read as a "
-                "point; --read decimal=. or --read decimal=, tells"
+                f"{path}: does a comma or a point come before decimals in {cell!r}? It is read as a point; "
+                "--read decimal=. or --read decimal=, tells"
             )
-        native = native.assign(**{name: written[name] for name in kept}) if kept else native
+        if commas and own_marks:
+            del agreed["decimal"]  # which the next file need not have in these columns
+        kept = {name for names in as_text.values() for name in names} | (parted.keys() & readings.keys())
+        native = native.assign(**written[[*kept]]) if kept else native
     if bare and agreed.get("decimal") == ",":  # points between thousands alone, in the next file too
         agreed["sep"] = ","
     for sort in ("numbers", "times"):
         names = [f"{name} ({x.how})" for name, x in readings.items() if x.sort == sort]
         notes += [f"read as {sort}: {', '.join(names)}"] if names else []
     native = with_readings(native, texts, readings)
-    plain = {name: "Float64" for name in native.columns if name in file.numbers and name not in readings}
+    plain = {name: "Float64" for name in native.columns if name in floats and name not in readings}
     try:
         native = native.astype(plain) if plain else native  # which else copies every column
     except ValueError as error:
         raise ValueError(f"{error}; --read na_values=WORD takes a word as missing") from error
-    return _parts(native, file.named, notes, {**read, **agreed})
+    return _parts(native, named, notes, {**read, **agreed})
+
+
+def _named_cells(path: Path, content: str, options: dict[str, Any]) -> tuple[Any, bool]:
+    """Reads text to a pandas frame, and returns whether its columns have names.
+
+    Args:
+        path: Path of the file, for messages.
+        content: the text.
+        options: Arguments of pandas, to which the names are added where no argument tells which lines there
+            are.
+    """
+    separator, header = options["sep"], options.get("header", "infer")
+    looks = header == "infer" and "names" not in options
+    if len(separator) > 1 or _LAYOUT & options.keys() or header not in ("infer", 0, None):
+        native = _cells(content, options)
+        below = native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist() if looks else []
+        named, doubt = _holds_names([[*native.columns], *below]) if looks else (True, False)
+        if doubt or not named:
+            _warn_of_first(path, [*native.columns], True)
+        return native, True
+    rows = _first_rows(content, separator)
+    unnamed = [f"column {j + 1}" for j in range(len(rows[0]))]
+    named, doubt = _holds_names(rows) if looks else (header == 0 or rows[0] == unnamed, False)
+    if doubt:
+        _warn_of_first(path, rows[0], named)
+    names = [x.strip() for x in rows[0]] if named else unnamed  # which tables are written with
+    refuse_twice(names)
+    options |= {"names": names, "header": 0 if named else None}
+    native = _cells(content, options)
+    if len(names) == 1 and native.dtypes.iloc[0] == "string" and not options["dtype"]:
+        raise ValueError(
+            f"expected several columns, or numbers, received {rows[-1][0]!r}; cells are separated by commas, "
+            r"semicolons, tabs or |; --read sep='\s+' takes spaces, --read dtype=string one column of text"
+        )
+    return native, named
+
+
+def _look_at_numbers(
+    native: Any, written: Any, types: Any
+) -> tuple[dict[str, list[Any]], dict[Any, list[str]]]:
+    """Returns columns of numbers that are text, by the reason, and the different cells of those with points.
+
+    Args:
+        native: Cells as pandas reads them.
+        written: Cells as text.
+        types: Types that were given, of columns that are not looked at.
+    """
+    others = types if isinstance(types, Mapping) else native.columns
+    numbers = {name: x for name, x in native.items() if x.dtype.kind in "iuf" and name not in others}
+    cells = texts_of(written[[*numbers]])
+    codes = [name for name, column in cells.items() if any(map(is_code, column))]
+    long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
+    pointed = {x: y for x, y in cells.items() if x not in codes and any("." in cell for cell in y)}
+    return {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}, pointed
+
+
+def _options(given: dict[str, Any], separator: str, text: Collection[str]) -> tuple[dict[str, Any], set[Any]]:
+    """Returns the arguments of pandas, and the columns that are numbers as told, which it reads as text.
+
+    It takes no USD 5 for a number.
+    """
+    types, own, floats = given.pop("dtype", {}), given.pop("na_values", ()), set[Any]()
+    if isinstance(types, Mapping):
+        if not {"decimal", "thousands"} & given.keys():  # else pandas is told their marks
+            floats = {name for name, kind in types.items() if str(kind) in ("float", "float64")} - {*text}
+        types = {**types, **dict.fromkeys((*floats, *text), "string")}
+    missing: dict[str, Any] = {"na_values": own}
+    if not isinstance(own, Mapping):  # "None" is none of the usual words, as it may be a label
+        own = [own] if np.isscalar(own) else own
+        missing = {"keep_default_na": False, "na_values": [*_MISSING, *own]}
+    # pandas' usual engine would read a column in several types, and takes neither patterns nor skipfooter.
+    usual = not {"engine", "skipfooter"} & given.keys() and (len(separator) == 1 or separator == r"\s+")
+    engine: dict[str, Any] = {"low_memory": False} if usual else {"engine": "python"}
+    kept: dict[str, Any] = {"skipinitialspace": True, "dtype_backend": "numpy_nullable"}
+    return {"sep": separator, "dtype": types, **kept, **engine, **missing, **given}, {*map(str, floats)}
+
+
+def _cells(content: str, options: Mapping[str, Any]) -> Any:
+    """Reads text to a pandas frame, in which text has no blanks at its ends."""
+    frame = _pandas().read_csv(io.StringIO(content), **options)
+    if "index_col" not in options and not isinstance(frame.index, _pandas().RangeIndex):
+        raise ValueError(
+            f"expected {frame.shape[1]} cells in each line, as in the first, received one more; "
+            "--read index_col=0 passes over the first of each, if it names its line"
+        )
+    frame = frame.reset_index(drop=True).rename(columns=str)
+    words = [name for name, dtype in frame.dtypes.items() if dtype == "string"]
+    return frame.assign(**{name: frame[name].str.strip() for name in words})
+
+
+def _first_rows(content: str, separator: str) -> list[list[str]]:
+    """Returns the first lines that are not empty, as cells; refuses lines of other than so many cells.
+
+    pandas fills up short ones, and moves long ones.
+    """
+    lines = csv.reader(
+        io.StringIO(content, newline=""), delimiter=separator, strict=True, skipinitialspace=True
+    )
+    rows = list[list[str]]()
+    try:
+        for cells in lines:
+            if len(cells) < 2 and not "".join(cells).strip():
+                continue
+            if rows and len(cells) != len(rows[0]):
+                width = len(rows[0])
+                advice = "--read skiprows=1 passes over the first line, if it is no part of the table"
+                if content.lstrip().startswith("#") or cells[0].startswith("#"):
+                    advice = "--read comment='#' passes over what stands behind a #"
+                elif len(cells) == width + 1 > 2:
+                    advice = "if each line begins with its own name, begin the first with a name for these"
+                elif len(cells) < width:
+                    advice = "--read on_bad_lines=warn fills up short lines, skipfooter=1 drops the last"
+                raise ValueError(
+                    f"line {lines.line_num}: expected {width} columns, received {len(cells)}; {advice}"
+                )
+            if len(rows) < _LOOKED_AT:
+                rows.append(cells)
+    except csv.Error as error:
+        advice = 'a quotation mark within a quoted cell is written twice, ""'
+        raise ValueError(f"line {lines.line_num}: {error}; {advice}") from error
+    if not rows:
+        raise ValueError("expected at least one row, received none")
+    return rows
 
 
 def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +284,7 @@ def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, An
     samples = np.empty(frame.shape, dtype=object)
     for j, cells in enumerate(frame.columns):
         samples[:, j] = cells.values
-        samples[cells.missing, j] = None
+        samples[cells.missing if cells.numeric else cells.missing | (cells.values == ""), j] = None
     return {"samples": samples, **parts}
 
 
@@ -212,124 +330,7 @@ def _read_columns(path: Path) -> Any:
         raise ValueError("polars cannot follow what it claims; it is damaged") from error
 
 
-class _TextFile(NamedTuple):
-    """Holds the text of a table, and the arguments with which pandas reads it.
-
-    Attributes:
-        content: the text.
-        options: Arguments of ``pandas.read_csv``.
-        numbers: Names of columns that were told to be numbers, and are read as text first: pandas takes no
-            USD 5 for one.
-        width: Cells of each line; 0: arguments that were given tell of lines, and nothing is checked.
-        named: whether its columns have names.
-    """
-
-    content: str
-    options: dict[str, Any]
-    numbers: set[Any]
-    width: int = 0
-    named: bool = True
-
-    def read(self, **more: Any) -> Any:
-        """Reads the cells to a pandas frame, of which those that are text have no blanks at their ends."""
-        pandas, options = _pandas(), {**self.options, **more}
-        try:
-            frame = pandas.read_csv(io.StringIO(self.content), **options)
-        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-            self._check_lines()
-            raise ValueError(str(error).removeprefix("Error tokenizing data. C error: ").strip()) from error
-        shifted = "index_col" not in options and not isinstance(frame.index, pandas.RangeIndex)
-        if shifted or '"' in self.content or not len(frame) or frame.iloc[:, -1].isna().any():
-            self._check_lines()
-        if not len(frame):
-            raise ValueError("expected at least one row below the names of columns, received none")
-        frame = frame.reset_index(drop=True).rename(columns=str)
-        words = [name for name, dtype in frame.dtypes.items() if dtype == "string"]
-        if frame.shape[1] == 1 and words and self.width and not options["dtype"]:
-            cell = next(
-                x for x in frame.iloc[:, 0] if isinstance(x, str) and (is_code(x) or not is_number(x))
-            )
-            raise ValueError(
-                f"expected several columns, or numbers, received {cell!r}; cells are separated by commas, "
-                r"semicolons, tabs or |; --read sep='\s+' takes spaces, --read dtype=string one column of "
-                "text"
-            )
-        separator = options["sep"] if len(options["sep"]) > 1 else re.escape(options["sep"])
-        ends = rf'[^\S\r\n](["\r\n]|{separator}|\Z)|"[^\S\r\n]|(\A|[\r\n]|{separator})[^\S\r\n ]'
-        if re.search(ends, self.content):  # else it costs time in wide tables
-            frame = frame.assign(**{name: frame[name].str.strip() for name in words})
-        return frame
-
-    def look_at_numbers(self, frame: Any) -> tuple[Any, dict[str, list[Any]]]:
-        """Returns numbers as they are written, and why columns of them are text after all."""
-        types = self.options["dtype"]
-        told = types if isinstance(types, Mapping) else frame.columns
-        numbers = {name: x for name, x in frame.items() if x.dtype.kind in "iuf" and name not in told}
-        written = self.read(dtype="string")[[*numbers]]
-        codes = [name for name, cells in texts_of(written).items() if any(map(is_code, cells))]
-        long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
-        return written, {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
-
-    def lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Yields the lines that are not empty, with their numbers."""
-        file, separator = io.StringIO(self.content, newline=""), self.options["sep"]
-        lines = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=True)
-        try:
-            for cells in lines:
-                if len(cells) > 1 or "".join(cells).strip():
-                    yield lines.line_num, cells
-        except csv.Error as error:
-            advice = 'a quotation mark within a quoted cell is written twice, ""'
-            raise ValueError(f"line {lines.line_num}: {error}; {advice}") from error
-
-    def _check_lines(self) -> None:
-        """Refuses lines of other than so many cells: pandas fills up short ones, and moves long ones."""
-        for line, cells in self.lines() if self.width else ():
-            if len(cells) != self.width:
-                advice = "--read skiprows=1 passes over the first line, if it is no part of the table"
-                if self.content.lstrip().startswith("#") or cells[0].startswith("#"):
-                    advice = "--read comment='#' passes over what stands behind a #"
-                elif len(cells) == self.width + 1 > 2:
-                    advice = "if each line begins with its own name, begin the first with a name for these"
-                raise ValueError(
-                    f"line {line}: expected {self.width} columns, received {len(cells)}; {advice}"
-                )
-
-
-def _look_at(path: Path, content: str, given: dict[str, Any], text: Collection[str]) -> _TextFile:
-    """Finds out what pandas has to be told of a file, beside the arguments that are given."""
-    types, own, separator = given.pop("dtype", {}), given.pop("na_values", ()), given["sep"]
-    numbers = set[Any]()
-    if isinstance(types, Mapping):
-        if not {"decimal", "thousands"} & given.keys():  # else pandas is told their marks
-            numbers = {name for name, kind in types.items() if str(kind) in ("float", "float64")} - {*text}
-        types = {**types, **dict.fromkeys((*numbers, *text), "string")}
-    missing: dict[str, Any] = {"na_values": own}
-    if not isinstance(own, Mapping):  # "None" is none of the usual words, as it may be a label
-        own = [own] if np.isscalar(own) else own
-        missing = {"keep_default_na": False, "na_values": [*_MISSING, *own]}
-    # pandas' usual engine would read a column in several types, and takes neither patterns nor skipfooter.
-    usual = not {"engine", "skipfooter"} & given.keys() and (len(separator) == 1 or separator == r"\s+")
-    options = {"dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"} | missing
-    options |= {"low_memory": False} if usual else {"engine": "python"}
-    options |= given
-    file = _TextFile(content, options, {*map(str, numbers)})
-    if len(separator) > 1 or _LAYOUT & given.keys():
-        return file
-    rows = [cells for _, cells in islice(file.lines(), _LOOKED_AT)]
-    if not rows:
-        raise ValueError("expected at least one row, received none")
-    even = [row for row in rows if len(row) == len(rows[0])]
-    named, doubt = _holds_names(even)
-    if doubt:
-        _warn_of_first(path, rows[0], named)
-    names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
-    refuse_twice(names)
-    options |= {"names": names, "header": 0 if named else None}
-    return file._replace(width=len(names), named=named)
-
-
-def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
+def _text_of(path: Path, encoding: str | None) -> str:
     """Returns the text of a file, by default in the encoding of its byte-order mark, or UTF-8."""
     opened, content = _OPENED.get(path.suffix.lower()), bytearray()
     try:
@@ -339,8 +340,7 @@ def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
                 check_claim(_OF_A_CHARACTER * len(content) if opened else 0, path.stat().st_size, "its text")
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise ValueError(f"damaged, or not compressed by {path.suffix[1:]} ({error})") from error
-    marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8-sig")
-    encoding = options.pop("encoding", marked)
+    encoding = encoding or ("utf-16" if content.startswith(_WIDE) else "utf-8-sig")
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
@@ -351,12 +351,11 @@ def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ValueError(f"line {line}: expected text, received the character NUL")
-    return text, []
+    return text
 
 
-def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
-    """Returns the cells of a sheet, by default the first one, as text, and notes."""
-    name = options.pop("sheet_name", 0)
+def _text_of_sheet(path: Path, name: str | int) -> tuple[str, list[str]]:
+    """Returns the cells of a sheet as text, and notes."""
     _checks.instance(name, "sheet_name", int | str, "the name or the number of one sheet")
     if path.suffix.lower() != ".xls":
         with zipfile.ZipFile(path) as archive:
