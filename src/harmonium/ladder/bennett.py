@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, log
 from typing import NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from harmonium._progress import show_progress
 from harmonium.backends import Recording
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
-from harmonium.ladder.rungs import as_rung, space_rungs
+from harmonium.ladder.rungs import space_rungs
 from harmonium.likelihood import WITHOUT_DATA, LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, require_distribution
 
@@ -22,8 +22,6 @@ RENEWED = 0.99
 """The part of a ladder's states that has to come from rung 0 before it counts as in equilibrium."""
 _OVERLAP = 0.03  # below it hardly any state of one machine is one of the other's, and errors are too small
 _START_SWEEPS = 100  # of chains that begin at data, to leave single rows for the modes that they lie in
-_STEPS = 200  # of Newton's method, which takes about ten: a bound on bisections that rounding never ends
-_TOLERANCE = 1e-15  # relative, of float64
 
 
 class BennettRatio(NamedTuple):
@@ -61,47 +59,37 @@ def bennett_ratio(gap_a: Tensor, gap_b: Tensor) -> BennettRatio:
     Raises:
         ValueError: values that are not finite.
     """
-    x, y = gap_a.double(), gap_b.double()
+    from scipy.optimize import brentq  # half a second
+
+    x, y = gap_a.double().cpu(), gap_b.double().cpu()
     if not bool(torch.isfinite(x).all() and torch.isfinite(y).all()):
         raise ValueError("machine: expected finite free energies, received others")
-    shift = torch.log(x.new_tensor(len(x) / len(y)))
+    shift = log(len(x) / len(y))
 
-    def sides(c: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns the terms of both sides, and of the slope: the left side less the right falls with c."""
-        left, right = torch.sigmoid(-(c + x + shift)), torch.sigmoid(c + y + shift)
-        return left, right, left * torch.sigmoid(c + x + shift), right * torch.sigmoid(-(c + y + shift))
+    def sides(c: float) -> tuple[Tensor, Tensor]:
+        return torch.sigmoid(-(c + x + shift)), torch.sigmoid(c + y + shift)
 
-    def excess(c: Tensor) -> Tensor:
-        left, right, *_ = sides(c)
-        return left.sum() - right.sum()
+    def excess(c: float) -> float:
+        left, right = sides(c)
+        return float(left.sum() - right.sum())
 
     # The excess falls from n_a to -n_b as c grows: it has one root. The bracket begins around the places
     # -Δ - M where single terms are ½, and doubles until the root is inside.
     ends = torch.cat((-x, -y)) - shift
-    low, high = ends.min() - 1, ends.max() + 1
+    low, high = float(ends.min()) - 1, float(ends.max()) + 1
     while excess(low) < 0:
-        low = low - (high - low)
+        low -= high - low
     while excess(high) > 0:
-        high = high + (high - low)
-    c = (low + high) / 2
-    for _ in range(_STEPS):  # Newton's steps inside a bracket
-        left, right, *slopes = sides(c)
-        over = left.sum() - right.sum()
-        low, high = torch.where(over > 0, c, low), torch.where(over > 0, high, c)
-        following = c + over / (slopes[0].sum() + slopes[1].sum())
-        inside = bool((following > low) & (following < high))  # false where the slope is 0
-        following = following if inside else (low + high) / 2
-        done = bool((following - c).abs() <= _TOLERANCE * (1 + c.abs()))
-        c = following
-        if done:
-            break
-    left, right, *slopes = sides(c)
+        high += high - low
+    c = brentq(excess, low, high, xtol=1e-12)
+    left, right = sides(c)
+    slopes = left * torch.sigmoid(c + x + shift), right * torch.sigmoid(-(c + y + shift))
     slope = torch.cat(slopes).sum()
     # To first order a term that is larger by δ moves the root by δ / slope. Means are taken off, since only
     # what deviates from the expectation under a distribution is an error.
     influence = torch.cat((left - left.mean(), right.mean() - right)) / slope
     sizes = len(x) * len(y) / (len(x) + len(y))
-    return BennettRatio(float(c), influence, float(influence.square().sum().sqrt()), float(slope / sizes))
+    return BennettRatio(c, influence, float(influence.square().sum().sqrt()), float(slope / sizes))
 
 
 class LadderPartition(NamedTuple):
@@ -281,9 +269,7 @@ def _begin(
     rows = machine.visible_rows(data, "data")
     if kernel.rungs is None:
         filled = fill_hidden(hamiltonian, rows, generator).states
-        rungs = space_rungs(
-            hamiltonian, generator, kernel.acceptance, kernel.most(as_rung(hamiltonian)), filled
-        )
+        rungs = space_rungs(hamiltonian, generator, kernel.acceptance, kernel.max_rungs, filled)
         kernel = kernel.with_rungs(rungs)
     drawn = rows[_random.integers(len(rows), (chains,), generator)]
     start = fill_hidden(hamiltonian, drawn, generator)

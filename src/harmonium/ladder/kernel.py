@@ -114,7 +114,6 @@ class Ladder(Kernel):
         sweeps: Sweeps of the inner kernel in a round, at least 1.
         acceptance: Acceptance of exchanges, in (0, 1), which decides how many rungs are made.
         max_rungs: most rungs, at least 1.
-        max_bytes: most memory of all rungs, in bytes.
         ages: updates of a training after which the given rungs stood, one for each, not falling; None: they
             are of no training.
 
@@ -140,7 +139,6 @@ class Ladder(Kernel):
         sweeps: int = 1,
         acceptance: float = 0.5,
         max_rungs: int = 200,
-        max_bytes: int = 1 << 30,
         ages: Sequence[float] | None = None,
     ) -> None:
         self.rungs: tuple[Rung, ...] | None = None
@@ -158,7 +156,6 @@ class Ladder(Kernel):
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
         self.acceptance = _checks.real(acceptance, "acceptance", 0.01, 0.99)
         self.max_rungs = _checks.positive_int(max_rungs, "max_rungs")
-        self.max_bytes = _checks.positive_int(max_bytes, "max_bytes")
         self.ages = None if ages is None else tuple(_checks.reals(ages, "ages"))
         if self.ages is not None and (
             len(self.ages) != len(self.rungs or ()) or list(self.ages) != sorted(self.ages)
@@ -167,16 +164,6 @@ class Ladder(Kernel):
                 f"ages: expected one for each of {len(self.rungs or ())} rungs, not falling, received "
                 f"{reprlib.repr(ages)}"
             )
-
-    def most(self, rung: Rung) -> int:
-        """Returns the most rungs that ``max_rungs`` and ``max_bytes`` allow; refuses less than two."""
-        size = sum(x.numel() * x.element_size() for x in rung)
-        if 2 * size > self.max_bytes:
-            raise ValueError(
-                f"max_bytes: expected at least {2 * size}, of two machines of {size} bytes, received "
-                f"{self.max_bytes}"
-            )
-        return min(self.max_rungs, self.max_bytes // size)
 
     @property
     def invariant(self) -> bool:
@@ -226,7 +213,7 @@ class Ladder(Kernel):
         chains = len(states[0])
         if rungs is None and self.rungs is None:
             free = hamiltonian if hamiltonian.held is None else hamiltonian.clamp(None, chains)
-            rungs = space_rungs(free, generator, self.acceptance, self.most(as_rung(free)))
+            rungs = space_rungs(free, generator, self.acceptance, self.max_rungs)
         elif rungs is None:
             require_bottom(hamiltonian, self.rungs or ())
             rungs = [[x.to(hamiltonian.device, hamiltonian.dtype) for x in rung] for rung in self.rungs or ()]
@@ -397,14 +384,9 @@ def lead_to(ladder: Ladder, machine: BoltzmannMachine, *, seed: int | torch.Gene
         ValueError: rungs of another graph, or more than the ladder allows.
     """
     _checks.instance(ladder, "ladder", Ladder, "a ladder.Ladder")
-    (*hamiltonians, hamiltonian), generator = (
-        hamiltonians_along(machine, ladder),
-        _random.as_generator(seed, machine.device),
-    )
-    room, ages = (
-        ladder.most(as_rung(hamiltonian)) - len(hamiltonians),
-        list(ladder.ages or [0.0] * len(hamiltonians)),
-    )
+    *hamiltonians, hamiltonian = hamiltonians_along(machine, ladder)
+    generator = _random.as_generator(seed, machine.device)
+    room, ages = ladder.max_rungs - len(hamiltonians), list(ladder.ages or [0.0] * len(hamiltonians))
     rungs, grown, pilots = list[Rung](), list[float](), Pilots.at_bottom(hamiltonians[0], generator)
     for rung, age, above in zip(
         map(as_rung, hamiltonians), ages, [*hamiltonians[1:], hamiltonian], strict=True
@@ -435,7 +417,7 @@ def save_ladder(path: str | os.PathLike[str], ladder: Ladder, *, overwrite: bool
         raise ValueError("ladder: expected one with rungs, which nothing but a machine makes, received none")
     check_free(path, overwrite)
     tensors = {str(i): torch.stack(same).cpu() for i, same in enumerate(zip(*ladder.rungs, strict=True))}
-    names = ("sweeps", "acceptance", "max_rungs", "max_bytes")
+    names = ("sweeps", "acceptance", "max_rungs")
     settings = {name: getattr(ladder, name) for name in names}
     settings["ages"] = None if ladder.ages is None else list(ladder.ages)
     replace_file(path, pack(tensors, {"format": _FORM, "version": _VERSION, "settings": settings}))
