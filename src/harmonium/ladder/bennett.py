@@ -200,9 +200,9 @@ def log_partitions(
         begun = _begin(machine, hamiltonian, kernel, data, chains, generator)
     else:
         kernel.check(hamiltonian, state)
-        begun = kernel.init(
-            hamiltonian, state.states, generator, rungs=state.memory.rungs, below=state.memory.states
-        )
+        rungs = state.memory.rungs
+        *below, _ = map(list, zip(*(x.chunk(len(rungs) + 1) for x in state.memory.states), strict=True))
+        begun = kernel.init(hamiltonian, state.states, generator, rungs=rungs, below=below)
 
     def climb(chains: KernelState) -> tuple[KernelState, tuple[Tensor, ...]]:
         """Makes two rounds, with even and odd exchanges, and notes the gaps of each."""
@@ -220,7 +220,7 @@ def log_partitions(
         steady=kernel.period is not None,
     )
     made, noted, renewed = 0, list[tuple[Tensor, ...]](), 0.0
-    with show_progress(warm_up + rounds, 0, progress) as show:
+    with show_progress(warm_up + max(rounds, warm_up), 0, progress) as show:
         while made + 2 <= warm_up and (renewed := _find_renewed(climbing.state[0])) < RENEWED:
             climbing.advance()
             made += 2
