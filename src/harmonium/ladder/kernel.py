@@ -318,7 +318,7 @@ class Ladder(Kernel):
 
 
 class Round(NamedTuple):
-    """What a round leaves for the next one, and for who looks on.
+    """Holds what a round leaves for the next one, and for who looks on.
 
     Attributes:
         ways: the rungs as they are moved and weighed.
