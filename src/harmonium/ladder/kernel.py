@@ -27,7 +27,7 @@ from harmonium.ladder.rungs import (
     require_bottom,
     space_rungs,
 )
-from harmonium.ladder.stretches import Ways
+from harmonium.ladder.stretches import Ways, cut_rungs
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 _FORM, _VERSION = f"{FORMAT} ladder", 1  # of the files of ladders
@@ -41,6 +41,7 @@ class LadderState:
 
     Attributes:
         rungs: the natural parameters of every machine below the top, each (width_l,) or (width_l, width_m).
+        factors: for every stretch of rungs how many times the couplings of its first each of them has.
         states: those of all rungs and of the top, one rung after the other, for each layer
             ((rungs + 1) · chains, width_l).
         births: the round in which the state at a rung was drawn at rung 0, or 0, (rungs + 1, chains).
@@ -51,6 +52,7 @@ class LadderState:
     """
 
     rungs: list[Rung]
+    factors: list[list[float]]
     states: States
     births: Tensor
     from_bottom: Tensor
@@ -220,13 +222,15 @@ class Ladder(Kernel):
         if below is None:
             below = fill_rungs(hamiltonians_of(hamiltonian, rungs)[:-1], chains, generator)
         replicas = [torch.cat(same) for same in zip(*below, states, strict=True)]
+        factors = cut_rungs(hamiltonian, rungs)
         memories = [
             self.kernel.init(at.hamiltonian, [x[at.rows] for x in replicas], generator, planned).memory
-            for at in Ways.along(hamiltonian, rungs, chains).stretches[1:]
+            for at in Ways.along(hamiltonian, rungs, factors, chains).stretches[1:]
         ]
         rounds = torch.zeros(len(rungs) + 1, chains, dtype=torch.int64, device=hamiltonian.device)
         memory = LadderState(
             [list(rung) for rung in rungs],
+            factors,
             replicas,
             rounds,
             rounds.clone(),
@@ -242,7 +246,9 @@ class Ladder(Kernel):
         before: LadderState = state.memory
         chains, top, odd = len(state.states[0]), len(before.rungs), state.sweeps % 2
         ways: Ways = (
-            Ways.along(hamiltonian, before.rungs, chains) if state.known is None else state.known.ways
+            Ways.along(hamiltonian, before.rungs, before.factors, chains)
+            if state.known is None
+            else state.known.ways
         )
         stretches, kept = ways.stretches, hamiltonian.graph.kept
         moved, memories = [stretches[0].hamiltonian.draw_independent(chains, generator)], list[Any]()
@@ -290,7 +296,9 @@ class Ladder(Kernel):
             states = [torch.cat(same) for same in zip(*drawn, strict=True)]
         accepted = before.accepted.clone()
         accepted[low] += swap.double().mean(1)
-        memory = LadderState(before.rungs, states, births, from_bottom, climbs, accepted, memories)
+        memory = LadderState(
+            before.rungs, before.factors, states, births, from_bottom, climbs, accepted, memories
+        )
         info = {"exchange_rate": swap.sum() / max(swap.numel(), 1), "renewed": (births > 0).double().mean()}
         at_top = [x[stretches[-1].rows] for x in states]
         return KernelState(at_top, state.sweeps + 1, memory, known=Round(ways, gaps)), info

@@ -88,16 +88,26 @@ class Ways:
     changes: list[tuple[tuple[Tensor, ...], ...]]
 
     @classmethod
-    def along(cls, hamiltonian: Hamiltonian, rungs: Sequence[Rung], chains: int) -> Ways:
-        """Finds the ways from rungs, from the bottom, to a distribution with what is held in its chains."""
+    def along(
+        cls, hamiltonian: Hamiltonian, rungs: Sequence[Rung], factors: Sequence[Sequence[float]], chains: int
+    ) -> Ways:
+        """Finds the ways from rungs, from the bottom, to a distribution with what is held in its chains.
+
+        Args:
+            hamiltonian: the distribution at the top.
+            rungs: those below it, and
+            factors: their ``cut_rungs``.
+            chains: at every rung.
+        """
         layers, top, device = len(rungs[0]) - len(hamiltonian.J), len(rungs), hamiltonian.device
         place = torch.arange((top + 1) * chains, device=device).view(top + 1, chains)
         every, stretches = [*rungs, as_rung(hamiltonian)], list[Stretch]()
         across = [
             [min(max(r + (1 if r % 2 == odd else -1), 0), top) for r in range(top + 1)] for odd in (0, 1)
         ]
-        for first, factors in _cut([rung[layers:] for rung in rungs]):
-            own = range(first, first + len(factors))
+        for several in (*factors, [1.0]):
+            first = 0 if not stretches else stretches[-1].rows.stop // chains
+            own = range(first, first + len(several))
             windows = [
                 range(min(own[0], *to[own[0] : own.stop]), max(own[-1], *to[own[0] : own.stop]) + 1)
                 for to in across
@@ -107,7 +117,7 @@ class Ways:
                 same_of = zip(*(every[r][:layers] for r in own), strict=True)
                 by_row = [torch.stack(same).repeat_interleave(chains, 0) for same in same_of]
                 joint = hamiltonian_of(one.select_rows(place[0].repeat(len(own))), [*by_row, *one.J])
-                beta = torch.tensor(factors, dtype=one.dtype, device=device).repeat_interleave(chains)
+                beta = torch.tensor(several, dtype=one.dtype, device=device).repeat_interleave(chains)
                 joint = joint.tempered(beta.unsqueeze(-1))
             made = Stretch(
                 slice(first * chains, own.stop * chains),
@@ -144,16 +154,18 @@ class Ways:
         return total
 
 
-def _cut(couplings: Sequence[Sequence[Tensor]]) -> list[tuple[int, list[float]]]:
-    """Returns the first rung of every stretch, and how often each of its rungs has the couplings of that."""
-    runs = list[tuple[int, list[float]]]()
-    for r, J in enumerate(couplings):
-        factor = _find_factor(couplings[runs[-1][0]], J) if runs else None
+def cut_rungs(like: Hamiltonian, rungs: Sequence[Rung]) -> list[list[float]]:
+    """Returns for every stretch of rungs how many times the couplings of its first each of them has."""
+    factors, first = list[list[float]](), list[Tensor]()
+    for rung in rungs:
+        J = rung[len(rung) - len(like.J) :]
+        factor = _find_factor(first, J) if factors else None
         if factor is None:
-            runs.append((r, [1.0]))
+            factors.append([1.0])
+            first = J
         else:
-            runs[-1][1].append(factor)
-    return [*runs, (len(couplings), [1.0])]
+            factors[-1].append(factor)
+    return factors
 
 
 def _find_factor(low: Sequence[Tensor], high: Sequence[Tensor]) -> float | None:
