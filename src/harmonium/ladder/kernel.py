@@ -262,7 +262,7 @@ class Ladder(Kernel):
             plain = isinstance(at.hamiltonian.beta, float) and at.hamiltonian.beta == 1.0
             fields.append(after.fields if plain else {})
         states = [torch.cat(same) for same in zip(*moved, strict=True)]
-        measured = [at.free_energies(states, odd, known) for at, known in zip(stretches, fields, strict=True)]
+        measured = [at.free_energies(states, odd, own) for at, own in zip(stretches, fields, strict=True)]
         energies = torch.cat([values for values, _ in measured], 1).view(2, top + 1, chains)
 
         # Even pairs in even rounds and odd ones in odd rounds, not by chance: a state that is accepted goes
@@ -287,6 +287,7 @@ class Ladder(Kernel):
         # Summed layers have no part in the exchange: they are drawn anew given what a rung then holds, which
         # keeps the distribution of all rungs.
         states = [x.index_select(0, order) if l in kept else x for l, x in enumerate(states)]
+        known: dict[int, Tensor] = {}  # in the end those of the top
         if hamiltonian.graph.summed:
             drawn = list[States]()
             for at, (_, found) in zip(stretches, measured, strict=True):
@@ -301,7 +302,7 @@ class Ladder(Kernel):
         )
         info = {"exchange_rate": swap.sum() / max(swap.numel(), 1), "renewed": (births > 0).double().mean()}
         at_top = [x[stretches[-1].rows] for x in states]
-        return KernelState(at_top, state.sweeps + 1, memory, known=Round(ways, gaps)), info
+        return KernelState(at_top, state.sweeps + 1, memory, known, Round(ways, gaps)), info
 
     def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
         check_chains(hamiltonian, state.states)
