@@ -70,14 +70,29 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
 
     If ``mirrored_from`` is not 0, row mirrored_from + i mirrors the noise of row i.
     """
+    bias, field = _join_bias(bias, field)
     x = field.new_empty(field.shape)
     gain, low = _gain_and_low((len(bias),), (values,))
     over("draw", len(field), field.contiguous(), bias.contiguous(), gain, low, key, mirrored_from, x)
     return x
 
 
+def _join_bias(bias: Tensor, field: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns a bias that serves all rows, (width,), and the field with one that differs by row."""
+    return (bias, field) if bias.dim() == 1 else (bias.new_zeros(bias.shape[1]), field + bias)
+
+
+def _find_outside(hamiltonian: Any, layer: int, states: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Returns the bias of a layer, (n_units,), and what else adds to the field of its rows; None: nothing."""
+    others, bias = {j.other for j in hamiltonian.graph.joints[layer]} - {layer}, hamiltonian.thetas[layer][0]
+    if not others:
+        return (bias, None) if bias.dim() == 1 else (bias.new_zeros(bias.shape[1]), bias)
+    return _join_bias(bias, hamiltonian.field(layer, states, others))
+
+
 def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) -> Tensor:
     """Draws categorical units given their field, (rows, width), and bias, (width,)."""
+    bias, field = _join_bias(bias, field)
     x = field.new_empty(field.shape)
     q = field.shape[1] // units
     over("draw_categorical", -(-len(x) // LOT), field.contiguous(), q, bias.contiguous(), key, x)
@@ -95,12 +110,11 @@ def draw_in_turn(
     """
     if not hamiltonian.layers[layer].one_hot:
         return sweep_two_valued(hamiltonian, layer, states, np.array([key]))
-    kind, bias = hamiltonian.layers[layer], hamiltonian.thetas[layer][0].contiguous()
+    kind, (bias, outside) = hamiltonian.layers[layer], _find_outside(hamiltonian, layer, states)
     J = hamiltonian.J[hamiltonian.graph.inner[layer]].contiguous()
     x, mask = hamiltonian.apply_clamp(layer, states[layer]).contiguous(), hamiltonian.mask(layer)
     drawn, nothing = torch.empty_like(x), x.new_empty(0, 0)
-    others = {joint.other for joint in hamiltonian.graph.joints[layer]} - {layer}
-    outside = hamiltonian.field(layer, states, others).contiguous() if others else nothing
+    outside, bias = nothing if outside is None else outside.contiguous(), bias.contiguous()
     held = np.empty((0, 0), np.uint8)
     if mask is not None:
         held = kind.by_unit(mask)[..., 0].contiguous().numpy().view(np.uint8)
@@ -127,15 +141,15 @@ def sweep_two_valued(
     Returns:
         States of the layer, (batch, n_units), a new tensor.
     """
-    others = {joint.other for joint in hamiltonian.graph.joints[layer]} - {layer}
+    bias, outside = _find_outside(hamiltonian, layer, states)
     drawn: Tensor = _sparse().sweep_edges(
         hamiltonian.apply_clamp(layer, states[layer]),
-        hamiltonian.thetas[layer][0],
+        bias,
         _edge_couplings(hamiltonian, layer),
         keys,
         beta=hamiltonian.beta,
         kernel="metropolis" if metropolis else "gibbs",
-        outside=hamiltonian.field(layer, states, others) if others else None,
+        outside=outside,
         held=hamiltonian.mask(layer),
     )
     return drawn

@@ -100,12 +100,12 @@ def half_step(kind: Any, theta: Sequence[Tensor], field: Tensor) -> Way:
         and (kind.one_hot or kind.two_values in VALUES)
         and field.dim() == 2
         and field.dtype is torch.float32
-        and theta[0].dim() == 1
     ):
         return "torch"
     if COMPILED and field.device.type == "cpu":
         return "compiled" if field.shape[1] >= NARROW else "torch"
-    return "matrix units" if matrix_units(field.device) and not torch.is_grad_enabled() else "torch"
+    served = theta[0].dim() == 1 and matrix_units(field.device) and not torch.is_grad_enabled()
+    return "matrix units" if served else "torch"
 
 
 def layers_in_turn(machine: Machine, rows: int) -> set[int]:
@@ -117,7 +117,6 @@ def layers_in_turn(machine: Machine, rows: int) -> set[int]:
         for l in machine.graph.in_turn
         if rows * machine.layers[l].n_units >= IN_TURN
         and single(machine.thetas[l][0])
-        and machine.thetas[l][0].dim() == 1
         and (machine.layers[l].two_values in VALUES or _is_dense_categorical(machine, l))
     }
 

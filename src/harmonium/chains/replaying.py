@@ -7,7 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from harmonium._states import map_leaves
+from harmonium.backends import choice
 from harmonium.backends.recording import replay
 from harmonium.backends.rounding import ASKED
 from harmonium.machine import Hamiltonian
@@ -20,6 +23,7 @@ def replay_under(
     step: Callable[[Hamiltonian, Any], Any],
     given: Any,
     generators: Sequence[torch.Generator] = (),
+    stays: bool = False,
 ) -> Any:
     """Makes a step under a distribution by a recording that an earlier call of the same owner may have made.
 
@@ -31,10 +35,14 @@ def replay_under(
             tensors.
         given: a tree of tensors.
         generators: sources of the step's noise.
+        stays: whether to return copies of what a recording made.
 
     Returns:
-        What the step made; the next call writes over it.
+        What the step made, by a recording where the device records; the next call writes over it if it is
+        not to stay.
     """
+    if not choice.records(hamiltonian.device):
+        return step(hamiltonian, given)
     like = hamiltonian.without_cache()
 
     def at(places: Any) -> Any:
@@ -49,7 +57,7 @@ def replay_under(
         hamiltonian.beta,
         ASKED.get(),
     )
-    return replay(
+    made = replay(
         owner,
         (*machine, *key),
         at,
@@ -57,3 +65,4 @@ def replay_under(
         hamiltonian.device,
         generators,
     )
+    return map_leaves(lambda x: x.clone() if isinstance(x, Tensor) else x, made) if stays else made

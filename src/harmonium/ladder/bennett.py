@@ -1,9 +1,8 @@
-"""ln Z of every machine of a ladder: by Bennett's acceptance ratio, and by thermodynamic integration."""
+"""ln Z of every machine of a ladder by Bennett's acceptance ratio."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import inf
+from math import inf, log
 from typing import NamedTuple
 
 import torch
@@ -12,19 +11,17 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium._progress import show_progress
-from harmonium.backends import Recording, choice
+from harmonium.backends import Recording
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
-from harmonium.ladder.rungs import as_rung, fields_of, space_rungs
+from harmonium.ladder.rungs import space_rungs
 from harmonium.likelihood import WITHOUT_DATA, LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, require_distribution
+from harmonium.machine import BoltzmannMachine, Hamiltonian, require_distribution
 
 RENEWED = 0.99
 """The part of a ladder's states that has to come from rung 0 before it counts as in equilibrium."""
 _OVERLAP = 0.03  # below it hardly any state of one machine is one of the other's, and errors are too small
 _START_SWEEPS = 100  # of chains that begin at data, to leave single rows for the modes that they lie in
-_STEPS = 200  # of Newton's method, which takes about ten: a bound on bisections that rounding never ends
-_TOLERANCE = 1e-15  # relative, of float64
 
 
 class BennettRatio(NamedTuple):
@@ -62,47 +59,37 @@ def bennett_ratio(gap_a: Tensor, gap_b: Tensor) -> BennettRatio:
     Raises:
         ValueError: values that are not finite.
     """
-    x, y = gap_a.double(), gap_b.double()
+    from scipy.optimize import brentq  # half a second
+
+    x, y = gap_a.double().cpu(), gap_b.double().cpu()
     if not bool(torch.isfinite(x).all() and torch.isfinite(y).all()):
         raise ValueError("machine: expected finite free energies, received others")
-    shift = torch.log(x.new_tensor(len(x) / len(y)))
+    shift = log(len(x) / len(y))
 
-    def sides(c: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns the terms of both sides, and of the slope: the left side less the right falls with c."""
-        left, right = torch.sigmoid(-(c + x + shift)), torch.sigmoid(c + y + shift)
-        return left, right, left * torch.sigmoid(c + x + shift), right * torch.sigmoid(-(c + y + shift))
+    def sides(c: float) -> tuple[Tensor, Tensor]:
+        return torch.sigmoid(-(c + x + shift)), torch.sigmoid(c + y + shift)
 
-    def excess(c: Tensor) -> Tensor:
-        left, right, *_ = sides(c)
-        return left.sum() - right.sum()
+    def excess(c: float) -> float:
+        left, right = sides(c)
+        return float(left.sum() - right.sum())
 
     # The excess falls from n_a to -n_b as c grows: it has one root. The bracket begins around the places
     # -Δ - M where single terms are ½, and doubles until the root is inside.
     ends = torch.cat((-x, -y)) - shift
-    low, high = ends.min() - 1, ends.max() + 1
+    low, high = float(ends.min()) - 1, float(ends.max()) + 1
     while excess(low) < 0:
-        low = low - (high - low)
+        low -= high - low
     while excess(high) > 0:
-        high = high + (high - low)
-    c = (low + high) / 2
-    for _ in range(_STEPS):  # Newton's steps inside a bracket
-        left, right, *slopes = sides(c)
-        over = left.sum() - right.sum()
-        low, high = torch.where(over > 0, c, low), torch.where(over > 0, high, c)
-        following = c + over / (slopes[0].sum() + slopes[1].sum())
-        inside = bool((following > low) & (following < high))  # false where the slope is 0
-        following = following if inside else (low + high) / 2
-        done = bool((following - c).abs() <= _TOLERANCE * (1 + c.abs()))
-        c = following
-        if done:
-            break
-    left, right, *slopes = sides(c)
+        high += high - low
+    c = brentq(excess, low, high, xtol=1e-12)
+    left, right = sides(c)
+    slopes = left * torch.sigmoid(c + x + shift), right * torch.sigmoid(-(c + y + shift))
     slope = torch.cat(slopes).sum()
     # To first order a term that is larger by δ moves the root by δ / slope. Means are taken off, since only
     # what deviates from the expectation under a distribution is an error.
     influence = torch.cat((left - left.mean(), right.mean() - right)) / slope
     sizes = len(x) * len(y) / (len(x) + len(y))
-    return BennettRatio(float(c), influence, float(influence.square().sum().sqrt()), float(slope / sizes))
+    return BennettRatio(c, influence, float(influence.square().sum().sqrt()), float(slope / sizes))
 
 
 class LadderPartition(NamedTuple):
@@ -115,8 +102,6 @@ class LadderPartition(NamedTuple):
         values: ln Z of every rung from the bottom, (rungs + 1,); that of rung 0 is exact.
         standard_errors: Their standard errors, (rungs + 1,), from the spread over independent chains.
         overlaps: Overlaps of neighbours, (rungs,), from 0 to 1.
-        integrated: ln Z of every rung by thermodynamic integration of the same states, (rungs + 1,). It lacks
-            what lies between the rungs, and shows gaps that are too wide.
         traffic: exchanges, ages and round trips of the run.
         state: the chains at the end of the run, with which a ``Ladder`` goes on.
     """
@@ -125,7 +110,6 @@ class LadderPartition(NamedTuple):
     values: Tensor
     standard_errors: Tensor
     overlaps: Tensor
-    integrated: Tensor
     traffic: Traffic
     state: KernelState
 
@@ -182,7 +166,7 @@ def log_partitions(
         state: chains to begin with at all rungs, such as ``ladder.ladder_of(machine, run.rule_state)``;
             ``data`` and ``chains`` are not read then, nor the rungs of ``kernel``.
         chains: each with a ladder of its own, at least 10.
-        rounds: that are counted, at least 20; every second one is.
+        rounds: rounds that are counted, at least 20; as many as came before where these are more.
         warm_up: most rounds before.
         seed: an int or a generator.
         progress: True shows a line of rounds and the share of states from rung 0 on stderr, False none; None:
@@ -216,58 +200,52 @@ def log_partitions(
         begun = _begin(machine, hamiltonian, kernel, data, chains, generator)
     else:
         kernel.check(hamiltonian, state)
-        begun = kernel.init(
-            hamiltonian, state.states, generator, rungs=state.memory.rungs, below=state.memory.states
-        )
-    # A GPU makes two rounds at once, with even and odd exchanges. The host looks after each two.
-    each = 2 if kernel.period and choice.records(hamiltonian.device) else 1
+        rungs = state.memory.rungs
+        *below, _ = map(list, zip(*(x.chunk(len(rungs) + 1) for x in state.memory.states), strict=True))
+        begun = kernel.init(hamiltonian, state.states, generator, rungs=rungs, below=below)
 
-    def climb(chains: KernelState) -> KernelState:
-        for _ in range(each):
-            chains, _ = kernel.step(hamiltonian, chains, generator)
-        return chains
-
-    def count(now: tuple[KernelState, Tensor]) -> tuple[KernelState, Tensor]:
-        """Makes two rounds and notes the gaps."""
-        chains = now[0]
+    def climb(chains: KernelState) -> tuple[KernelState, tuple[Tensor, ...]]:
+        """Makes two rounds, with even and odd exchanges, and notes the gaps of each."""
+        gaps = list[Tensor]()
         for _ in range(2):
             chains, _ = kernel.step(hamiltonian, chains, generator)
-        return chains, _gaps([*chains.known, hamiltonian], [*chains.memory.states, chains.states])
+            gaps.append(chains.known.gaps)
+        return chains, tuple(gaps)
 
-    climbing = Recording(climb, begun, hamiltonian.device, [generator], steady=each == 2)
-    total = warm_up + rounds
-    with show_progress(total, 0, progress) as show:
-        while (
-            renewed := _find_renewed(climbing.state)
-        ) < RENEWED and climbing.state.sweeps + each <= warm_up:
+    climbing = Recording(
+        lambda now: climb(now[0]),
+        (begun, ()),
+        hamiltonian.device,
+        [generator],
+        steady=kernel.period is not None,
+    )
+    made, noted, renewed = 0, list[tuple[Tensor, ...]](), 0.0
+    with show_progress(warm_up + max(rounds, warm_up), 0, progress) as show:
+        while made + 2 <= warm_up and (renewed := _find_renewed(climbing.state[0])) < RENEWED:
             climbing.advance()
+            made += 2
             if show:
-                show(min(climbing.state.sweeps, warm_up), lambda: {"from_rung_0": renewed})
-        warm = climbing.state
-        none = torch.zeros(
-            len(warm.memory.rungs), 2, 2, len(warm.states[0]), dtype=torch.float64, device=hamiltonian.device
-        )
-        counting = Recording(count, (warm, none), hamiltonian.device, [generator], steady=each == 2)
-        noted = list[Tensor]()
-        for pair in range(1, rounds // 2 + 1):
-            counting.advance()
-            noted.append(counting.state[1].clone())
+                show(made, lambda: {"from_rung_0": renewed})
+        counted = -(-max(rounds, made) // 2)
+        for pair in range(counted):
+            climbing.advance()
+            noted.append(tuple(x.clone() for x in climbing.state[1]))
             if show:
-                show(warm_up + 2 * pair, lambda: {"from_rung_0": renewed})
-    end = counting.state[0]
-    if rounds % 2:
-        end, _ = kernel.step(hamiltonian, end, generator)
-    bottom = end.known[0].log_partition_of_independent()
-    values, errors, overlaps, integrated, ess = _solve(torch.stack(noted, -1).cpu(), bottom)
+                show(made + 2 * pair + 2, lambda: {"from_rung_0": renewed})
+    end = climbing.state[0]
+    gaps = torch.empty(len(end.memory.rungs), 2, len(end.states[0]), counted, dtype=torch.float64)
+    for odd, several in enumerate(zip(*noted, strict=True)):
+        gaps[odd::2] = torch.stack(several, -1).cpu().transpose(0, 1)
+    bottom = end.known.ways.stretches[0].hamiltonian.log_partition_of_independent()
+    values, errors, overlaps, ess = _solve(gaps, bottom)
     seen = traffic(end)
     doubts = _list_doubts(renewed, overlaps, seen)
     for doubt in doubts:
         _checks.warn(doubt, RuntimeWarning)
     if data is None and state is None:
         doubts.append(WITHOUT_DATA)
-    value, error = float(values[-1]), float(errors[-1])
-    partition = LogPartition(value, error, ess, -inf, inf, tuple(doubts))
-    return LadderPartition(partition, values, errors, overlaps, integrated, seen, end)
+    partition = LogPartition(float(values[-1]), float(errors[-1]), ess, -inf, inf, tuple(doubts))
+    return LadderPartition(partition, values, errors, overlaps, seen, end)
 
 
 def ages_of(kept: Ladder) -> list[float]:
@@ -291,9 +269,7 @@ def _begin(
     rows = machine.visible_rows(data, "data")
     if kernel.rungs is None:
         filled = fill_hidden(hamiltonian, rows, generator).states
-        rungs = space_rungs(
-            hamiltonian, generator, kernel.acceptance, kernel.most(as_rung(hamiltonian)), filled
-        )
+        rungs = space_rungs(hamiltonian, generator, kernel.acceptance, kernel.max_rungs, filled)
         kernel = kernel.with_rungs(rungs)
     drawn = rows[_random.integers(len(rows), (chains,), generator)]
     start = fill_hidden(hamiltonian, drawn, generator)
@@ -301,48 +277,31 @@ def _begin(
     return kernel.init(hamiltonian, start.states, generator)
 
 
-def _gaps(hamiltonians: list[Hamiltonian], places: list[States]) -> Tensor:
-    """Returns F_b - F_a and E_a - E_b, of states of a and of b, for every gap: (gaps, 2, 2, chains)."""
-
-    def free(hamiltonian: Hamiltonian, x: States) -> Tensor:
-        return hamiltonian.free_energy(x, hamiltonian.graph.summed, fields_of(hamiltonian, x))
-
-    pairs = zip(hamiltonians, hamiltonians[1:], pairwise(places), strict=False)
-    gaps = [
-        [[free(high, x) - free(low, x) for x in both], [low.energy(x) - high.energy(x) for x in both]]
-        for low, high, both in pairs
-    ]
-    return torch.stack([torch.stack([torch.stack(kind) for kind in gap]) for gap in gaps])
-
-
 def _find_renewed(state: KernelState) -> float:
     """Returns the part of a ladder's states that come from rung 0."""
     return float((state.memory.births > 0).double().mean())
 
 
-def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
-    """Returns values to integrated of ``LadderPartition``, and the least effective sample size."""
+def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Returns values, errors and overlaps of ``LadderPartition``, and the least effective sample size.
+
+    Args:
+        gaps: F_b - F_a of states of a and of b, (rungs, 2, chains, rounds).
+        bottom: ln Z of rung 0.
+    """
     chains, rounds = gaps.shape[-2:]
-    steps, paths, overlaps, sizes = [], [], [], []
-    for free, _ in gaps:
-        ratio = bennett_ratio(free[0].flatten(), free[1].flatten())
-        influence = ratio.influence.view(2, chains, rounds).sum((0, 2))  # of whole chains
-        spread = float(influence.square().sum()) * chains / (chains - 1)
-        steps.append(ratio.value)
-        paths.append(influence)
-        overlaps.append(ratio.overlap)
-        sizes.append(chains * rounds * ratio.standard_error**2 / spread if spread > 0 else inf)
-    low, high = gaps[:, 1, 0].flatten(1), gaps[:, 1, 1].flatten(1)
-    integrals = (low.mean(1) + high.mean(1)) / 2 - (high.var(1) - low.var(1)) / 12
-    path = torch.stack(paths).cumsum(0)
-    errors = (path.square().sum(1) * chains / (chains - 1)).sqrt()
-    zero = torch.zeros(1, dtype=torch.float64)
+    ratios = [bennett_ratio(*gap.flatten(1)) for gap in gaps]
+    # The influence of whole chains, as their rounds depend on each other.
+    influence = torch.stack([ratio.influence.view(2, chains, rounds).sum((0, 2)) for ratio in ratios])
+    spread, path = (x.square().sum(1) * chains / (chains - 1) for x in (influence, influence.cumsum(0)))
+    independent = torch.tensor([ratio.standard_error for ratio in ratios], dtype=torch.float64).square()
+    least = float((independent / spread).nan_to_num(1.0).amin().clamp(max=1.0))
+    steps = torch.tensor([0.0, *(ratio.value for ratio in ratios)], dtype=torch.float64)
     return (
-        bottom + torch.cat((zero, torch.tensor(steps, dtype=torch.float64).cumsum(0))),
-        torch.cat((zero, errors)),
-        torch.tensor(overlaps, dtype=torch.float64),
-        bottom + torch.cat((zero, integrals.cumsum(0))),
-        min(min(sizes), float(chains * rounds)),
+        bottom + steps.cumsum(0),
+        torch.cat((path.new_zeros(1), path.sqrt())),
+        torch.tensor([ratio.overlap for ratio in ratios], dtype=torch.float64),
+        chains * rounds * least,
     )
 
 

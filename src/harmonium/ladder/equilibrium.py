@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, isfinite
@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium._states import map_leaves, record, require_alike
-from harmonium.backends import choice
+from harmonium._states import record, require_alike
 from harmonium.chains import (
     Gibbs,
     KernelState,
@@ -165,12 +164,14 @@ class Judged(NamedTuple):
     def after_step(
         cls,
         hamiltonian: Hamiltonian,
-        rung: Rung,
-        given: tuple[States, Tensor, Tensor, Population],
         generator: torch.Generator,
+        rung: Rung,
+        chains: States,
+        rows: Tensor,
+        energies: Tensor,
+        reservoir: Population,
     ) -> Judged:
-        """Lets chains of a distribution offer to exchange; with rows, energies before, and the reservoir."""
-        chains, rows, energies, reservoir = given
+        """Lets chains of some rows offer to exchange, with their free energies before a step."""
         offering = [x[rows] for x in chains]
         offered = Exchange.offer(
             hamiltonian, hamiltonian_of(hamiltonian, rung), offering, reservoir, generator
@@ -235,10 +236,11 @@ def equilibrate(
         while count:
             several = min(_TOGETHER, 1 << count.bit_length() - 1)
             key, step = ("rounds", sweeps, several), partial(advance, count=several)
-            made = _replayed(owner, hamiltonian, key, step, (rung, chains, reservoir), generator)
-            chains, reservoir, count = made[0], made[1], count - several
-            gaps.append(made[2])
-            accepted.append(made[3])
+            given = rung, chains, reservoir
+            chains, reservoir, *seen = replay_under(hamiltonian, owner, key, step, given, [generator], True)
+            gaps.append(seen[0])
+            accepted.append(seen[1])
+            count -= several
         return chains, torch.cat(gaps), torch.cat(accepted)
 
     while True:
@@ -263,21 +265,6 @@ def equilibrate(
     rounds += len(collected) * ceil(2 * time)
     together = [torch.cat(parts) for parts in zip(*collected, strict=True)]
     return Frozen("", Population.of(hamiltonian, together), chains, rounds)
-
-
-def _replayed(
-    owner: object,
-    hamiltonian: Hamiltonian,
-    key: tuple[Any, ...],
-    step: Callable[[Hamiltonian, Any], Any],
-    given: Any,
-    generator: torch.Generator,
-) -> Any:
-    """Makes a step under a distribution, by a recording of the owner where the device records."""
-    if owner is None or not choice.records(hamiltonian.device):
-        return step(hamiltonian, given)
-    made = replay_under(hamiltonian, owner, key, step, given, [generator])
-    return map_leaves(lambda x: x.clone() if isinstance(x, Tensor) else x, made)
 
 
 @record
@@ -407,14 +394,14 @@ class EquilibriumTraining:
         rung, reservoir = state.rungs[-1], state.reservoir
 
         def judge(hamiltonian: Hamiltonian, given: Any) -> Judged:
-            return Judged.after_step(hamiltonian, given[0], given[1], generator)
+            return Judged.after_step(hamiltonian, generator, *given)
 
         def move(hamiltonian: Hamiltonian, given: Any) -> Moved:
-            return settings.move(hamiltonian, *given, generator=generator)
+            return settings.move(hamiltonian, generator, *given)
 
         settings = replace(self)  # a recording that held its owner would keep it alive
-        given = (state.chains, state.offering, state.energies, reservoir)
-        judged = _replayed(self, hamiltonian, ("judge",), judge, (rung, given), generator)
+        given: Any = rung, state.chains, state.offering, state.energies, reservoir
+        judged = replay_under(hamiltonian, self, ("judge",), judge, given, [generator], True)
         size, rate = judged.numbers.tolist()
         seen = {"acceptance": rate, "sample_size": size, "frozen": 0.0}
         least = min(self.freeze, _SOON) if state.since == 0 else LEAST
@@ -424,9 +411,8 @@ class EquilibriumTraining:
         if rate < self.freeze:
             state = self._freeze(hamiltonian, state, parameters, generator)
             return state, {**seen, "frozen": float(not state.restart)}
-        moved = _replayed(
-            self, hamiltonian, ("move",), move, (judged, state.offering, state.chains, reservoir), generator
-        )
+        given = judged, state.offering, state.chains, reservoir
+        moved = replay_under(hamiltonian, self, ("move",), move, given, [generator], True)
         after = replace(
             state,
             **moved._asdict(),
@@ -438,12 +424,11 @@ class EquilibriumTraining:
     def move(
         self,
         hamiltonian: Hamiltonian,
+        generator: torch.Generator,
         judged: Judged,
         rows: Tensor,
         chains: States,
         reservoir: Population,
-        *,
-        generator: torch.Generator,
     ) -> Moved:
         """Lets chains of some rows exchange as judged, and moves all, each layer (chains, width_l)."""
         offering, reservoir = judged.offered.accept(hamiltonian, judged.offering, reservoir, generator)

@@ -62,7 +62,7 @@ class KeptLadder:
     equal gaps of acceptance, and the pilots move there by their weights and a few sweeps. So gaps that are
     too wide are filled by means of their two machines, however fast the machine learns.
 
-    Where the bound on rungs or bytes binds, every second rung goes, with a warning, and gaps are twice as
+    Where ``max_rungs`` binds, every second rung goes, with a warning, and gaps are twice as
     wide from then on.
 
     Args:
@@ -86,7 +86,6 @@ class KeptLadder:
     def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
         """Starts again."""
         self._machine = as_rung(machine)
-        self.settings.most(self._machine)
         self._state = self.ladder = None
 
     def wants(self, step: int, total: int) -> bool:
@@ -137,16 +136,14 @@ class KeptLadder:
     def _start(self, hamiltonian: Hamiltonian, step: int) -> Averages:
         """Returns rungs from independent units to the machine."""
         generator = self._noise(hamiltonian, step)
-        rungs = space_rungs(
-            hamiltonian, generator, self.settings.acceptance, self.settings.most(as_rung(hamiltonian))
-        )
+        rungs = space_rungs(hamiltonian, generator, self.settings.acceptance, self.settings.max_rungs)
         pilots = fill_rungs(hamiltonians_of(hamiltonian, rungs)[:-1], PILOTS, generator)[-1]
         average = [x.clone() for x in as_rung(hamiltonian)]
         return Averages(rungs, [0.0] * len(rungs), average, pilots, self.settings.acceptance, step)
 
     def _extend(self, state: Averages, average: Hamiltonian) -> Averages:
         """Returns the averages with rungs up to where exchanges reach a machine."""
-        generator, most = self._noise(average, state.step), self.settings.most(as_rung(average))
+        generator, most = self._noise(average, state.step), self.settings.max_rungs
         while True:
             pilots = Pilots(hamiltonian_of(average, state.rungs[-1]), state.pilots)
             try:
@@ -173,13 +170,13 @@ def _thin(state: Averages, most: int) -> Averages:
     kept = list(range(0, number, 2)) if number % 2 else [0, *range(1, number, 2)]
     if len(kept) == number:
         raise ValueError(
-            f"ladder: max_rungs, max_bytes: expected room for more than {most} machines on the way of "
+            f"ladder: max_rungs: expected room for more than {most} machines on the way of "
             "this training; allow more, or ask for a lower acceptance"
         )
     normal = NormalDist()
     wider = 2 * normal.cdf(2 * normal.inv_cdf(state.acceptance / 2))
     _checks.warn(
-        f"ladder: {number} machines are kept and no more than {most} may be (max_rungs, max_bytes); "
+        f"ladder: {number} machines are kept and no more than {most} may be (max_rungs); "
         "every second one is dropped, and exchanges between those to come succeed with probability "
         f"{wider:.2g} in place of {state.acceptance:.2g}",
         RuntimeWarning,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -16,19 +16,18 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._states import record, require_alike
 from harmonium._storage import FORMAT, check_free, pack, replace_file, unpack
-from harmonium.chains import Gibbs, Info, Kernel, KernelState, Tempering, check_chains, run_kernel, swap_where
+from harmonium.chains import Gibbs, Info, Kernel, KernelState, Tempering, check_chains, run_kernel
 from harmonium.ladder.rungs import (
     Pilots,
     Rung,
     as_rung,
     complete,
-    fields_of,
     fill_rungs,
-    hamiltonian_of,
     hamiltonians_of,
     require_bottom,
     space_rungs,
 )
+from harmonium.ladder.stretches import Ways, cut_rungs
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 _FORM, _VERSION = f"{FORMAT} ladder", 1  # of the files of ladders
@@ -42,16 +41,19 @@ class LadderState:
 
     Attributes:
         rungs: the natural parameters of every machine below the top, each (width_l,) or (width_l, width_m).
-        states: States at these rungs, for each layer (chains, width_l).
+        factors: for every stretch of rungs how many times the couplings of its first each of them has.
+        states: those of all rungs and of the top, one rung after the other, for each layer
+            ((rungs + 1) · chains, width_l).
         births: the round in which the state at a rung was drawn at rung 0, or 0, (rungs + 1, chains).
         from_bottom: 1 where a state was at the bottom after it was last at the top, (rungs + 1, chains).
         climbs: number of passages from the bottom to the top so far, of all chains.
         accepted: sums of accepted exchanges of neighbours over the rounds, as parts of the chains, (rungs,).
-        memories: what the inner kernel keeps at every rung above the first.
+        memories: what the inner kernel keeps at every stretch of rungs above the first.
     """
 
     rungs: list[Rung]
-    states: list[States]
+    factors: list[list[float]]
+    states: States
     births: Tensor
     from_bottom: Tensor
     climbs: Tensor
@@ -114,7 +116,6 @@ class Ladder(Kernel):
         sweeps: Sweeps of the inner kernel in a round, at least 1.
         acceptance: Acceptance of exchanges, in (0, 1), which decides how many rungs are made.
         max_rungs: most rungs, at least 1.
-        max_bytes: most memory of all rungs, in bytes.
         ages: updates of a training after which the given rungs stood, one for each, not falling; None: they
             are of no training.
 
@@ -140,7 +141,6 @@ class Ladder(Kernel):
         sweeps: int = 1,
         acceptance: float = 0.5,
         max_rungs: int = 200,
-        max_bytes: int = 1 << 30,
         ages: Sequence[float] | None = None,
     ) -> None:
         self.rungs: tuple[Rung, ...] | None = None
@@ -158,7 +158,6 @@ class Ladder(Kernel):
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
         self.acceptance = _checks.real(acceptance, "acceptance", 0.01, 0.99)
         self.max_rungs = _checks.positive_int(max_rungs, "max_rungs")
-        self.max_bytes = _checks.positive_int(max_bytes, "max_bytes")
         self.ages = None if ages is None else tuple(_checks.reals(ages, "ages"))
         if self.ages is not None and (
             len(self.ages) != len(self.rungs or ()) or list(self.ages) != sorted(self.ages)
@@ -167,16 +166,6 @@ class Ladder(Kernel):
                 f"ages: expected one for each of {len(self.rungs or ())} rungs, not falling, received "
                 f"{reprlib.repr(ages)}"
             )
-
-    def most(self, rung: Rung) -> int:
-        """Returns the most rungs that ``max_rungs`` and ``max_bytes`` allow; refuses less than two."""
-        size = sum(x.numel() * x.element_size() for x in rung)
-        if 2 * size > self.max_bytes:
-            raise ValueError(
-                f"max_bytes: expected at least {2 * size}, of two machines of {size} bytes, received "
-                f"{self.max_bytes}"
-            )
-        return min(self.max_rungs, self.max_bytes // size)
 
     @property
     def invariant(self) -> bool:
@@ -226,18 +215,23 @@ class Ladder(Kernel):
         chains = len(states[0])
         if rungs is None and self.rungs is None:
             free = hamiltonian if hamiltonian.held is None else hamiltonian.clamp(None, chains)
-            rungs = space_rungs(free, generator, self.acceptance, self.most(as_rung(free)))
+            rungs = space_rungs(free, generator, self.acceptance, self.max_rungs)
         elif rungs is None:
             require_bottom(hamiltonian, self.rungs or ())
             rungs = [[x.to(hamiltonian.device, hamiltonian.dtype) for x in rung] for rung in self.rungs or ()]
-        *lower, top = hamiltonians_of(hamiltonian, rungs)
-        below = fill_rungs(lower, chains, generator) if below is None else below
-        moved = zip([*lower[1:], top], [*below[1:], list(states)], strict=True)
-        memories = [self.kernel.init(at, x, generator, planned).memory for at, x in moved]
+        if below is None:
+            below = fill_rungs(hamiltonians_of(hamiltonian, rungs)[:-1], chains, generator)
+        replicas = [torch.cat(same) for same in zip(*below, states, strict=True)]
+        factors = cut_rungs(hamiltonian, rungs)
+        memories = [
+            self.kernel.init(at.hamiltonian, [x[at.rows] for x in replicas], generator, planned).memory
+            for at in Ways.along(hamiltonian, rungs, factors, chains).stretches[1:]
+        ]
         rounds = torch.zeros(len(rungs) + 1, chains, dtype=torch.int64, device=hamiltonian.device)
         memory = LadderState(
             [list(rung) for rung in rungs],
-            [list(x) for x in below],
+            factors,
+            replicas,
             rounds,
             rounds.clone(),
             rounds[0, 0].clone(),
@@ -250,40 +244,65 @@ class Ladder(Kernel):
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         before: LadderState = state.memory
-        hamiltonians: list[Hamiltonian] = state.known or [
-            hamiltonian_of(hamiltonian, rung) for rung in before.rungs
-        ]
-        every, top = [*hamiltonians, hamiltonian], len(hamiltonians)
-        bottom = hamiltonians[0].draw_independent(len(state.states[0]), generator)
-        replicas, memories = [_Replica(bottom, fields_of(hamiltonians[0], bottom))], list[Any]()
-        for r in range(1, top + 1):
-            x = before.states[r] if r < top else state.states
-            moved = KernelState(x, state.sweeps * self.sweeps, before.memories[r - 1])
-            moved = run_kernel(every[r], self.kernel, moved, self.sweeps, generator)
-            replicas.append(_Replica(list(moved.states), fields_of(every[r], moved.states, moved.fields)))
-            memories.append(moved.memory)
+        chains, top, odd = len(state.states[0]), len(before.rungs), state.sweeps % 2
+        ways: Ways = (
+            Ways.along(hamiltonian, before.rungs, before.factors, chains)
+            if state.known is None
+            else state.known.ways
+        )
+        stretches, kept = ways.stretches, hamiltonian.graph.kept
+        moved, memories = [stretches[0].hamiltonian.draw_independent(chains, generator)], list[Any]()
+        fields: list[Mapping[int, Tensor]] = [{}]
+        for at, own in zip(stretches[1:], before.memories, strict=True):
+            x = at.hamiltonian.clamp_states([x[at.rows] for x in before.states])
+            after = KernelState(x, state.sweeps * self.sweeps, own)
+            after = run_kernel(at.hamiltonian, self.kernel, after, self.sweeps, generator)
+            moved.append(after.states)
+            memories.append(after.memory)
+            plain = isinstance(at.hamiltonian.beta, float) and at.hamiltonian.beta == 1.0
+            fields.append(after.fields if plain else {})
+        states = [torch.cat(same) for same in zip(*moved, strict=True)]
+        measured = [at.free_energies(states, odd, own) for at, own in zip(stretches, fields, strict=True)]
+        energies = torch.cat([values for values, _ in measured], 1).view(2, top + 1, chains)
+
+        # Even pairs in even rounds and odd ones in odd rounds, not by chance: a state that is accepted goes
+        # on in its direction, and climbs in rounds in proportion to the rungs, not to their square (Syed et
+        # al. 2022). ln of the ratio is F_a(x) + F_b(y) - F_a(y) - F_b(x) (FORMULAS §8).
+        low, high = slice(odd, top, 2), slice(odd + 1, top + 1, 2)
+        change = ways.weigh_change(kept, states, odd)
+        gaps = torch.stack((energies[1, high] - energies[0, low], energies[0, high] - energies[1, low]))
+        gaps += torch.stack((-change[low], change[high]))
+        swap = _random.accept(gaps[1] - gaps[0], generator)
+        swapped = torch.zeros(top + 1, chains, dtype=torch.bool, device=hamiltonian.device)
+        swapped[low], swapped[high] = swap, swap
+        across = ways.partners[odd]
+        order = torch.where(swapped.flatten(), across, torch.arange(len(across), device=across.device))
         births, from_bottom = before.births.clone(), before.from_bottom.clone()
         births[0] = before.births.amax(0) + 1  # the number of this round, in which rung 0 is drawn
         from_bottom[0].fill_(1)
-        accepted = before.accepted.clone()
-        # Even pairs in even rounds and odd ones in odd rounds, not by chance: a state that is accepted goes
-        # on in its direction, and climbs in rounds in proportion to the rungs, not to their square (Syed et
-        # al. 2022).
-        pairs = range(state.sweeps % 2, top, 2)
-        for a in pairs:
-            swap, replicas[a : a + 2] = _exchange(every[a : a + 2], replicas[a : a + 2], generator)
-            accepted[a] += swap.double().mean()
-            for times in (births, from_bottom):
-                times[a], times[a + 1] = swap_where(swap, times[a], times[a + 1])
+        births, from_bottom = (x.flatten()[order].view_as(x) for x in (births, from_bottom))
         climbs = before.climbs + from_bottom[top].sum()
         from_bottom[top] = 0
-        *below, chains = replicas
+
+        # Summed layers have no part in the exchange: they are drawn anew given what a rung then holds, which
+        # keeps the distribution of all rungs.
+        states = [x.index_select(0, order) if l in kept else x for l, x in enumerate(states)]
+        known: dict[int, Tensor] = {}  # in the end those of the top
+        if hamiltonian.graph.summed:
+            drawn = list[States]()
+            for at, (_, found) in zip(stretches, measured, strict=True):
+                places = order[at.rows] - at.windows[odd].start
+                known = {l: at.hamiltonian.beta_times(x.index_select(0, places)) for l, x in found.items()}
+                drawn.append(complete(at.hamiltonian, [x[at.rows] for x in states], known, generator))
+            states = [torch.cat(same) for same in zip(*drawn, strict=True)]
+        accepted = before.accepted.clone()
+        accepted[low] += swap.double().mean(1)
         memory = LadderState(
-            before.rungs, [x.states for x in below], births, from_bottom, climbs, accepted, memories
+            before.rungs, before.factors, states, births, from_bottom, climbs, accepted, memories
         )
-        rate = (accepted - before.accepted).sum() / max(len(pairs), 1)
-        info = {"exchange_rate": rate, "renewed": (births > 0).double().mean()}
-        return KernelState(chains.states, state.sweeps + 1, memory, chains.fields, hamiltonians), info
+        info = {"exchange_rate": swap.sum() / max(swap.numel(), 1), "renewed": (births > 0).double().mean()}
+        at_top = [x[stretches[-1].rows] for x in states]
+        return KernelState(at_top, state.sweeps + 1, memory, known, Round(ways, gaps)), info
 
     def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
         check_chains(hamiltonian, state.states)
@@ -294,14 +313,10 @@ class Ladder(Kernel):
         for r, rung in enumerate(memory.rungs):
             require_alike(rung, as_rung(hamiltonian), f"{name}.rungs[{r}]")
         require_bottom(hamiltonian, memory.rungs)
-        generator, below = (
-            _random.as_generator(0, hamiltonian.device),
-            [list(state.states)] * len(memory.rungs),
-        )
+        generator, below = _random.as_generator(0, hamiltonian.device), [[*state.states]] * len(memory.rungs)
         fresh = self.init(hamiltonian, state.states, generator, 1, rungs=memory.rungs, below=below)
         require_alike(memory, fresh.memory, name)
-        for x in memory.states:
-            check_chains(hamiltonian, x)
+        check_chains(hamiltonian, memory.states)
 
     def __repr__(self) -> str:
         rungs = None if self.rungs is None else f"<{len(self.rungs)} machines>"
@@ -311,37 +326,17 @@ class Ladder(Kernel):
         )
 
 
-class _Replica(NamedTuple):
-    """States of a rung, for each layer (chains, width_l), with the fields of its summed layers."""
+class Round(NamedTuple):
+    """Holds what a round leaves for the next one, and for who looks on.
 
-    states: States
-    fields: dict[int, Tensor]
+    Attributes:
+        ways: the rungs as they are moved and weighed.
+        gaps: F_b - F_a before the exchange, of states of a and of states of b, for the pairs a and b of
+            neighbours that exchanged, (2, pairs, chains).
+    """
 
-
-def _exchange(
-    hamiltonians: Sequence[Hamiltonian], replicas: Sequence[_Replica], generator: torch.Generator
-) -> tuple[Tensor, list[_Replica]]:
-    """Offers the states of two rungs to each other; returns who accepted, (chains,), and both rungs."""
-    summed = hamiltonians[0].graph.summed
-    # ln of the ratio is F_a(x) + F_b(y) - F_a(y) - F_b(x) (FORMULAS §8). Summed layers have no part in it:
-    # they are drawn anew given what a rung then holds, which keeps the distribution of both.
-    sides = list(zip(hamiltonians, replicas, replicas[::-1], strict=True))
-    across = [
-        fields_of(hamiltonian, theirs.states) for hamiltonian, _, theirs in sides
-    ]  # their states under this distribution
-    gain = torch.zeros((), dtype=torch.float64, device=hamiltonians[0].device)
-    for (hamiltonian, ours, theirs), fields in zip(sides, across, strict=True):
-        gain = gain + hamiltonian.free_energy(ours.states, summed, ours.fields)
-        gain = gain - hamiltonian.free_energy(theirs.states, summed, fields)
-    swap = _random.accept(gain, generator)
-    chosen, moved = swap.unsqueeze(-1), list[_Replica]()
-    states = [list(replica.states) for replica in replicas]
-    for l in hamiltonians[0].graph.kept:
-        states[0][l], states[1][l] = swap_where(chosen, states[0][l], states[1][l])
-    for (hamiltonian, ours, _), x, other in zip(sides, states, across, strict=True):
-        fields = {l: torch.where(chosen, other[l], ours.fields[l]) for l in summed}
-        moved.append(_Replica(complete(hamiltonian, x, fields, generator), fields))
-    return swap, moved
+    ways: Ways
+    gaps: Tensor
 
 
 def traffic(state: KernelState) -> Traffic:
@@ -398,14 +393,9 @@ def lead_to(ladder: Ladder, machine: BoltzmannMachine, *, seed: int | torch.Gene
         ValueError: rungs of another graph, or more than the ladder allows.
     """
     _checks.instance(ladder, "ladder", Ladder, "a ladder.Ladder")
-    (*hamiltonians, hamiltonian), generator = (
-        hamiltonians_along(machine, ladder),
-        _random.as_generator(seed, machine.device),
-    )
-    room, ages = (
-        ladder.most(as_rung(hamiltonian)) - len(hamiltonians),
-        list(ladder.ages or [0.0] * len(hamiltonians)),
-    )
+    *hamiltonians, hamiltonian = hamiltonians_along(machine, ladder)
+    generator = _random.as_generator(seed, machine.device)
+    room, ages = ladder.max_rungs - len(hamiltonians), list(ladder.ages or [0.0] * len(hamiltonians))
     rungs, grown, pilots = list[Rung](), list[float](), Pilots.at_bottom(hamiltonians[0], generator)
     for rung, age, above in zip(
         map(as_rung, hamiltonians), ages, [*hamiltonians[1:], hamiltonian], strict=True
@@ -436,7 +426,7 @@ def save_ladder(path: str | os.PathLike[str], ladder: Ladder, *, overwrite: bool
         raise ValueError("ladder: expected one with rungs, which nothing but a machine makes, received none")
     check_free(path, overwrite)
     tensors = {str(i): torch.stack(same).cpu() for i, same in enumerate(zip(*ladder.rungs, strict=True))}
-    names = ("sweeps", "acceptance", "max_rungs", "max_bytes")
+    names = ("sweeps", "acceptance", "max_rungs")
     settings = {name: getattr(ladder, name) for name in names}
     settings["ages"] = None if ladder.ages is None else list(ladder.ages)
     replace_file(path, pack(tensors, {"format": _FORM, "version": _VERSION, "settings": settings}))

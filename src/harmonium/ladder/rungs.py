@@ -205,7 +205,7 @@ class Pilots(NamedTuple):
         while (following := pilots._next(high, t, acceptance)) < 1:
             if len(rungs) == most:
                 raise ValueError(
-                    f"max_rungs, max_bytes: {most} more rungs lead {t:.3g} of the way to the machine at "
+                    f"max_rungs: {most} more rungs lead {t:.3g} of the way to the machine at "
                     f"acceptance {acceptance:g}; allow more, ask for a lower acceptance, or give rungs "
                     "that were frozen along its training"
                 )

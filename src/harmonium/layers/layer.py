@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 from math import inf, log2
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -267,12 +268,15 @@ class Layer(nn.Module, ABC):
         return None
 
     def log_weight(self, x: Tensor, theta: Theta | None = None) -> Tensor:
-        """Returns θ·t(x) summed over the units, (...,), linear in θ: without the base measure."""
-        first, *rest = zip(self.statistics(x), theta or self.natural(), strict=True)
-        weight = first[0] @ first[1]
-        for t, parameter in rest:
-            weight = weight + t @ parameter
-        return weight
+        """Returns θ·t(x) summed over the units, (...,), linear in θ: without the base measure.
+
+        θ is one for all rows, (width,), or as x is, one for each.
+        """
+        terms = [
+            t @ parameter if parameter.dim() == 1 else (t * parameter).sum(-1)
+            for t, parameter in zip(self.statistics(x), theta or self.natural(), strict=True)
+        ]
+        return reduce(torch.add, terms)
 
     def unit_log_weights(self, x: Tensor, theta: Theta | None = None) -> Tensor:
         """Returns θ·t(x) with ln of the base measure of every unit, (..., n_units): what ψ integrates."""
