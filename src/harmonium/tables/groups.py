@@ -61,25 +61,30 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
         seed: Seed of what is filled in.
 
     Returns:
-        Fitted ``GaussianMixture`` of scikit-learn, with one covariance.
+        Fitted ``GaussianMixture`` of scikit-learn, with one covariance. Its ``parents_`` are those of its
+        ``Units``.
     """
-    from sklearn.model_selection import GroupKFold, cross_val_score  # slow to import, and only needed here
+    from sklearn.model_selection import GroupKFold  # slow to import, and only needed here
 
     rows, numbers = _fill(*take_rows(x, weights, _ROWS), _RIDGES[1], seed)
+    chosen = _mixture(1, _RIDGES[0]).fit(rows)
+    chosen.parents_ = (-1,)
     if len(set(numbers)) < _ROWS_OF_GROUP:
-        return _mixture(1, _RIDGES[2]).fit(rows)
+        return chosen.set_params(reg_covar=_RIDGES[2]).fit(rows)
+    folds = [*GroupKFold(_FOLDS).split(rows, groups=numbers)]
 
     def score(found: Any) -> Any:
-        again, units = _mixture(found.n_components, found.reg_covar, found), place_groups(found)
-        lost = units.lost if len(units.biases) <= most else np.inf
-        return cross_val_score(again, rows, groups=numbers, cv=GroupKFold(_FOLDS)) - lost
+        again = _mixture(found.n_components, found.reg_covar, found)
+        return np.array([again.fit(rows[learned]).score(rows[left]) for learned, left in folds])
 
-    chosen = _mixture(1, _RIDGES[0]).fit(rows)
     best, largest = score(chosen), min(most + 1, _MOST, len(rows) // _ROWS_OF_GROUP)
     for count, ridge in [(1, ridge) for ridge in _RIDGES[1:]] + [(k, 0.0) for k in range(2, largest + 1)]:
         found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
-        gains = score(found) - best
-        if np.isfinite(gains).all() and gains.mean() > gains.std(ddof=1) / _FOLDS**0.5:
+        units = place_groups(found)
+        if len(units.biases) > most:
+            continue
+        found.parents_, gains = units.parents, score(found) - units.lost - best
+        if gains.mean() > gains.std(ddof=1) / _FOLDS**0.5:
             chosen, best = found, best + gains
     return chosen
 
@@ -107,7 +112,7 @@ def group_start(
             again.covariances_ = total.cpu().numpy()
         else:
             again.fit(_fill(x, row_weights, found.reg_covar, seed)[0])
-        units_of[l] = units = place_groups(again, [place_groups(found).parents])
+        units_of[l] = units = place_groups(again, [found.parents_])
         roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
         start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
     means, generator = unit_means(start, v), as_generator(seed, start.device)
