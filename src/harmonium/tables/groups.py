@@ -78,13 +78,15 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
         return np.array([again.fit(rows[learned]).score(rows[left]) for learned, left in folds])
 
     best, largest = score(chosen), min(most + 1, _MOST, len(rows) // _ROWS_OF_GROUP)
-    for count, ridge in [(1, ridge) for ridge in _RIDGES[1:]] + [(k, 0.0) for k in range(2, largest + 1)]:
-        found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
-        units = place_groups(found)
-        if len(units.biases) > most:
-            continue
-        found.parents_, gains = units.parents, score(found) - units.lost - best
-        if gains.mean() > gains.std(ddof=1) / _FOLDS**0.5:
+    for tried in ([(1, ridge) for ridge in _RIDGES[1:]], [(k, 0.0) for k in range(2, largest + 1)]):
+        for count, ridge in tried:
+            found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
+            units = place_groups(found)
+            if len(units.biases) > most:
+                break
+            found.parents_, gains = units.parents, score(found) - units.lost - best
+            if gains.mean() <= gains.std(ddof=1) / _FOLDS**0.5:
+                break
             chosen, best = found, best + gains
     return chosen
 
