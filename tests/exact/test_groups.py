@@ -15,7 +15,7 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.likelihood import HiddenStates
-from harmonium.tables.groups import choose_groups, group_start, place_groups
+from harmonium.tables.groups import choose_groups, find_directions, group_start, halve, place_groups
 
 MIXING = np.array([[0.3, 0.0, 0.0], [0.2, 0.15, 0.0], [-0.1, 0.1, 0.2]])  # within each group
 
@@ -65,6 +65,25 @@ def test_three_groups_lose_the_weight_of_other_states(
     assert float((expected - found).max()) <= lost + 1e-9
 
 
+@pytest.mark.parametrize("middles", [[[0, 0, 0]], [[-1, 0, 1], [1, 1, -1]]], ids=["one group", "two"])
+def test_halves_keep_the_mean_and_the_covariance_within_groups(middles: list[list[float]]) -> None:
+    """They are independent of groups and of each other, and small turns of directions change them little."""
+    found = choose_groups(rows_in_groups(middles), None, 4, 0)
+    groups = place_groups(found)
+    directions = find_directions(groups, 4)
+    assert directions.shape == (4 - len(middles), 3)
+    units = halve(groups, directions)
+    halves = units.moves[len(groups.moves) :]
+    np.testing.assert_allclose(halves @ groups.moves.T, 0, atol=1e-12)
+    within = units.root @ (np.eye(3) + halves.T @ halves / 4) @ units.root.T
+    np.testing.assert_allclose(within, found.covariances_, atol=1e-12)
+    means = units.root @ (units.base + halves.sum(0) / 2)
+    np.testing.assert_allclose(means, groups.root @ groups.base, atol=1e-12)
+    np.testing.assert_allclose(units.biases[len(groups.moves) :], -halves @ units.base - 1.5**2 / 2)
+    turned = halve(groups, directions + 1e-6)
+    np.testing.assert_allclose(turned.moves, units.moves, atol=1e-5)
+
+
 def test_rows_of_one_normal_distribution_are_one_group() -> None:
     assert [
         choose_groups(rows_in_groups([[0, 0, 0]], seed=k), None, 4, 0).n_components for k in range(3)
@@ -90,3 +109,13 @@ def test_features_of_rows_in_groups_are_alive() -> None:
     assert np.mean(right) > 0.93
     features = hm.RBM(8, random_state=0).fit_transform(StandardScaler().fit_transform(X))
     assert (np.asarray(features).std(0) > 0.1).all()
+
+
+def test_features_of_rows_without_groups_are_alive() -> None:
+    """Of one normal distribution training ends soon: units that began near 0 had a deviation of 0.01."""
+    random = np.random.default_rng(0)
+    factor = random.normal(size=300)
+    X = np.outer(factor, np.linspace(0.5, 1.5, 6)) + random.normal(size=(300, 6))
+    features, above = np.asarray(hm.RBM(8, random_state=0).fit_transform(X)), factor > 0
+    assert (np.sort(features.std(0))[-6:] > 0.1).all()
+    assert LogisticRegression().fit(features[:200], above[:200]).score(features[200:], above[200:]) > 0.75
