@@ -65,16 +65,15 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
 
     Returns:
         Fitted ``GaussianMixture`` of scikit-learn, with one covariance. Its ``parents_`` are those of its
-        ``Units``.
+        ``Units``, its ``directions_`` those of the other units (``find_directions``).
     """
     from sklearn.model_selection import GroupKFold  # slow to import, and only needed here
 
     rows, numbers = _fill(*take_rows(x, weights, _ROWS), _RIDGES[1], seed)
-    chosen = _mixture(1, _RIDGES[0]).fit(rows)
+    few = len(set(numbers)) < _ROWS_OF_GROUP
+    chosen = _mixture(1, _RIDGES[2 if few else 0]).fit(rows)
     chosen.parents_ = (-1,)
-    if len(set(numbers)) < _ROWS_OF_GROUP:
-        return chosen.set_params(reg_covar=_RIDGES[2]).fit(rows)
-    folds = [*GroupKFold(_FOLDS).split(rows, groups=numbers)]
+    folds = [] if few else [*GroupKFold(_FOLDS).split(rows, groups=numbers)]
 
     def score(found: Any) -> Any:
         again = _mixture(found.n_components, found.reg_covar, found)
@@ -82,7 +81,7 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
 
     best, largest = score(chosen), min(most + 1, _MOST, len(rows) // _ROWS_OF_GROUP)
     for tried in ([(1, ridge) for ridge in _RIDGES[1:]], [(k, 0.0) for k in range(2, largest + 1)]):
-        for count, ridge in tried:
+        for count, ridge in tried if folds else ():
             found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
             units = place_groups(found)
             if len(units.biases) > most:
@@ -91,6 +90,7 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
             if gains.mean() <= gains.std(ddof=1) / _FOLDS**0.5:
                 break
             chosen, best = found, best + gains
+    chosen.directions_ = find_directions(place_groups(chosen, [chosen.parents_]), most)
     return chosen
 
 
@@ -108,8 +108,6 @@ def group_start(
         seed: Seed of the other couplings.
     """
     start, roots, units_of = separate(machine, v, weights), dict[int, Tensor](), dict[int, Units]()
-    hidden = machine.layers[machine.hidden[0]]
-    most = hidden.n_units // max(1, len(known)) if hidden.two_values == (0.0, 1.0) else 0
     for l, found in known.items():
         x, row_weights = take_rows(start.split(v)[l], weights, _ROWS)
         again = _mixture(found.n_components, found.reg_covar, found)
@@ -119,8 +117,7 @@ def group_start(
             again.covariances_ = total.cpu().numpy()
         else:
             again.fit(_fill(x, row_weights, found.reg_covar, seed)[0])
-        directions = find_directions(place_groups(found, [found.parents_]), most)
-        units_of[l] = units = halve(place_groups(again, [found.parents_]), directions)
+        units_of[l] = units = halve(place_groups(again, [found.parents_]), found.directions_)
         roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
         start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
     means, generator = unit_means(start, v), as_generator(seed, start.device)
