@@ -199,6 +199,6 @@ def _fill(x: Tensor, weights: Tensor | None, ridge: float, seed: int) -> tuple[n
         for place, posterior in table.blocks(x.double()):
             full[place] = posterior.draw(generator)[0]
     numbers = torch.arange(len(x), device=x.device)
-    if weights is not None:
+    if weights is not None and bool((weights != weights[0]).any()):  # equal ones would repeat rows by chance
         numbers = _random.weighted(weights.to(full), len(full), generator)
     return full[numbers].cpu().numpy(), numbers.cpu().numpy()
