@@ -398,14 +398,22 @@ class Codec:
 
     def within(self, states: Tensor) -> Tensor:
         """Returns states, (rows, width), as they tell of others: those beyond what was seen at its end."""
-        return self.encoder.within(states) if isinstance(self.encoder, Table) else states
+        within = states.clone()
+        for column, _, _, place in self.places() if isinstance(self.encoder, Table) else ():
+            if column.ends is not None and column.grid is None:
+                within[:, place].clamp_(*column.states_of(np.array(column.ends)).tolist())
+        return within
 
     def widened(self, X: Any) -> Self:
         """Returns the codec of columns that have seen further rows, as of ``log_shares``, too."""
-        if not isinstance(self.encoder, Table):
+        table = self.encoder
+        if not isinstance(table, Table):
             return self
-        frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else X
-        return replace(self, encoder=self.encoder.widened(frame))
+        frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else frame_of(X)
+        pairs = zip(table.columns, table.order(frame), strict=True)
+        wider = {column.name: column.widened(frame.columns[j]) for column, j in pairs}
+        every = tuple(wider.get(column.name, column) for column in table.all_columns)
+        return replace(self, encoder=replace(table, all_columns=every))
 
     # From rows to states
 

@@ -1,13 +1,14 @@
 """The start of training on real columns: roots of their covariance, and hidden units that stand for groups.
 
 Where the covariance of all rows is 1, hidden units are slow to find groups of rows, and none narrows the
-columns within them. So a mixture finds the groups first, and training begins with it.
+columns within them. So a mixture finds two groups first, where there are any, and training begins with them.
+The other units halve the rows along directions in which they vary most: of small couplings they may stay
+near 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import product
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,36 +24,33 @@ from harmonium.training import take_rows, unit_means
 
 _ROWS = slice(5000)  # of rows: every round of expectation-maximisation passes over them
 _RIDGES = (1e-3, 1e-2, 0.1, 0.3)  # added to variances, which are about 1, to choose from
-_FOLDS, _MOST, _ROWS_OF_GROUP = 5, 4, 10  # five groups take 1,296 trees of units
-_STARTS = 4  # of a mixture: one in three fits of iris misses the best four groups
-_STD = 0.1  # of the couplings of hidden units that stand for no group
+_FOLDS, _ROWS_OF_GROUP = 5, 10
+_STARTS = 4  # of a mixture: k-means may miss the best groups
+_APART = 1.5  # deviations between halves along a direction, which differ from a normal one by 0.0014 nats
+_STD = 0.1  # of the other couplings
 
 
 class Units(NamedTuple):
-    """Hidden units of 0 and 1 that stand for groups, beside columns x = root u of variance 1 within groups.
+    """Hidden units of 0 and 1 for groups and halves, beside columns x = root u of variance 1 given the units.
 
     Attributes:
         root: (columns, columns).
         base: Means of u where no unit is on, (columns,).
         moves: Shifts of these means by each unit, (units, columns).
         biases: (units,).
-        parents: For each group the one from which its unit moves the columns; -1: from ``base``.
-        lost: ln of the weight of all states beside that of the groups: nats a row, at least 0.
     """
 
     root: np.ndarray
     base: np.ndarray
     moves: np.ndarray
     biases: np.ndarray
-    parents: tuple[int, ...]
-    lost: float
 
 
 def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> Any:
     """Finds the ridge, and the number of groups, by which rows left out have the largest ln p.
 
-    A fifth of the rows is left out in turn. A larger ridge or another group is taken where the mean gain is
-    above its standard error, less what hidden units lose (``place_groups``).
+    A fifth of the rows is left out in turn. A larger ridge, and two groups, are taken where the mean gain is
+    above its standard error.
 
     Args:
         x: rows, (rows, columns), NaN where missing.
@@ -61,26 +59,29 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
         seed: Seed of what is filled in.
 
     Returns:
-        Fitted ``GaussianMixture`` of scikit-learn, with one covariance.
+        Fitted ``GaussianMixture`` of scikit-learn, with one or two components of one covariance. Its
+        ``directions_`` are those of the units that stand for no group (``find_directions``).
     """
-    from sklearn.model_selection import GroupKFold, cross_val_score  # slow to import, and only needed here
+    from sklearn.model_selection import GroupKFold  # slow to import, and only needed here
 
     rows, numbers = _fill(*take_rows(x, weights, _ROWS), _RIDGES[1], seed)
-    if len(set(numbers)) < _ROWS_OF_GROUP:
-        return _mixture(1, _RIDGES[2]).fit(rows)
+    few = len(set(numbers)) < _ROWS_OF_GROUP
+    chosen = _mixture(1, _RIDGES[2 if few else 0]).fit(rows)
+    folds = [] if few else [*GroupKFold(_FOLDS).split(rows, groups=numbers)]
 
     def score(found: Any) -> Any:
-        again, units = _mixture(found.n_components, found.reg_covar, found), place_groups(found)
-        lost = units.lost if len(units.biases) <= most else np.inf
-        return cross_val_score(again, rows, groups=numbers, cv=GroupKFold(_FOLDS)) - lost
+        again = _mixture(found.n_components, found.reg_covar, found)
+        return np.array([again.fit(rows[learned]).score(rows[left]) for learned, left in folds])
 
-    chosen = _mixture(1, _RIDGES[0]).fit(rows)
-    best, largest = score(chosen), min(most + 1, _MOST, len(rows) // _ROWS_OF_GROUP)
-    for count, ridge in [(1, ridge) for ridge in _RIDGES[1:]] + [(k, 0.0) for k in range(2, largest + 1)]:
-        found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
-        gains = score(found) - best
-        if np.isfinite(gains).all() and gains.mean() > gains.std(ddof=1) / _FOLDS**0.5:
+    best, two = score(chosen), most > 0 and len(rows) >= 2 * _ROWS_OF_GROUP
+    for tried in ([(1, ridge) for ridge in _RIDGES[1:]], [(2, 0.0)] if two else []):
+        for count, ridge in tried if folds else ():
+            found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
+            gains = score(found) - best
+            if gains.mean() <= gains.std(ddof=1) / _FOLDS**0.5:
+                break
             chosen, best = found, best + gains
+    chosen.directions_ = find_directions(place_groups(chosen), most)
     return chosen
 
 
@@ -88,7 +89,7 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
 def group_start(
     machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, known: Mapping[int, Any], seed: int
 ) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
-    """Returns a machine of small couplings whose first hidden units stand for groups, and roots of columns.
+    """Returns a machine whose first hidden units stand for groups and halves of rows, and roots of columns.
 
     Args:
         machine: Machine that is not changed.
@@ -107,7 +108,7 @@ def group_start(
             again.covariances_ = total.cpu().numpy()
         else:
             again.fit(_fill(x, row_weights, found.reg_covar, seed)[0])
-        units_of[l] = units = place_groups(again, [place_groups(found).parents])
+        units_of[l] = units = halve(place_groups(again), found.directions_)
         roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
         start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
     means, generator = unit_means(start, v), as_generator(seed, start.device)
@@ -128,39 +129,49 @@ def group_start(
     return start, roots
 
 
-def place_groups(found: Any, trees: Iterable[tuple[int, ...]] | None = None) -> Units:
-    """Returns hidden units for the groups of a mixture. Two groups are exactly one unit.
-
-    Every unit moves the columns from one group to another, or from between several to one of them, so that a
-    group is a unit that is on with those before it. Other states should be rare: units that follow each other
-    are to move alike, and others against each other. Of all such trees that of the least weight beside the
-    groups is taken.
+def place_groups(found: Any) -> Units:
+    """Returns the hidden units for the groups of a mixture: none for one, and for two exactly one unit.
 
     Args:
-        found: fitted mixture with one covariance.
-        trees: parents of the groups to choose from, as in ``Units``; None: all.
+        found: fitted mixture of one or two groups with one covariance.
     """
-    root, count, made = np.linalg.cholesky(found.covariances_), len(found.weights_), list[Units]()
+    root = np.linalg.cholesky(found.covariances_)
     means = np.linalg.solve(root, found.means_.T).T
     logs = np.log(found.weights_) - (means**2).sum(1) / 2
-    for parents in product(range(-1, count), repeat=count) if trees is None else trees:
-        above = np.eye(count + 1)[list(parents), :count]
-        if np.linalg.matrix_power(above, count).any():
-            continue  # a circle
-        first = np.array(parents) < 0
-        base = np.average(means[first], axis=0, weights=found.weights_[first])
-        moves, biases = means - above @ means - np.outer(first, base), logs - above @ logs
-        kept, level = ~first | (first.sum() > 1), -logs[first][0]
-        states = np.array(list(product([0.0, 1.0], repeat=kept.sum()))).reshape(2 ** kept.sum(), -1)
-        weights = states @ biases[kept] + ((base + states @ moves[kept]) ** 2).sum(1) / 2
-        if first.sum() > 1:  # none of the first units on is to be as rare as two of them
-            on = states @ first[kept]
-            none, two = (np.logaddexp.reduce(weights[on == number]) for number in (0, 2))
-            level = (none - two) / 2
-            weights, biases = weights + level * on, biases + level * first
-        lost = float(np.logaddexp.reduce(weights) - level)
-        made.append(Units(root, base, moves[kept], biases[kept], parents, lost))
-    return min(made, key=lambda units: (round(units.lost, 3), len(units.biases)))
+    return Units(root, means[0], np.diff(means, axis=0), np.diff(logs))
+
+
+def find_directions(units: Units, most: int) -> np.ndarray:
+    """Returns directions of u in which columns vary most within groups, (directions, columns), orthonormal.
+
+    None lies along the moves of units for groups, beside which there are as many as make ``most`` units.
+    """
+    across = np.eye(len(units.root)) - np.linalg.pinv(units.moves) @ units.moves
+    free = min(most, len(units.root)) - len(units.moves)
+    return np.linalg.svd(units.root @ across)[2][: max(0, free)]
+
+
+def halve(units: Units, directions: np.ndarray) -> Units:
+    """Returns the units for groups with one for each direction, which is on in half of the rows.
+
+    Two halves are nearly the normal distribution along their direction.
+
+    Args:
+        units: Units for groups.
+        directions: Rows to make orthonormal, and at right angles to the moves of units, by small turns.
+    """
+    across = np.eye(len(units.root)) - np.linalg.pinv(units.moves) @ units.moves
+    left, _, right = np.linalg.svd(directions @ across, full_matrices=False)
+    directions, widening = left @ right, (1 + _APART**2 / 4) ** 0.5
+    along = directions.T @ directions
+    halves = _APART * directions
+    base = units.base + (widening - 1) * along @ units.base - halves.sum(0) / 2
+    return units._replace(
+        root=units.root @ (np.eye(len(base)) + (1 / widening - 1) * along),
+        base=base,
+        moves=np.vstack([units.moves, halves]),
+        biases=np.append(units.biases, -halves @ base - _APART**2 / 2),
+    )
 
 
 def _mixture(count: int, ridge: float, found: Any = None) -> Any:
@@ -188,6 +199,6 @@ def _fill(x: Tensor, weights: Tensor | None, ridge: float, seed: int) -> tuple[n
         for place, posterior in table.blocks(x.double()):
             full[place] = posterior.draw(generator)[0]
     numbers = torch.arange(len(x), device=x.device)
-    if weights is not None:
+    if weights is not None and bool((weights != weights[0]).any()):  # equal ones would repeat rows by chance
         numbers = _random.weighted(weights.to(full), len(full), generator)
     return full[numbers].cpu().numpy(), numbers.cpu().numpy()

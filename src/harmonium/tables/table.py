@@ -203,23 +203,6 @@ class Table(Encoder):
         pairs = zip(self.columns, self.order(frame), strict=True)
         return np.column_stack([column.log_shares(frame.columns[j], beyond) for column, j in pairs])
 
-    def within(self, states: Tensor) -> Tensor:
-        """Returns states, (rows, width or more), as they tell of others: beyond a range its end."""
-        parts, start = list[Tensor](), 0
-        for column in self.columns:
-            part, start = states[:, start : start + column.width], start + column.width
-            if column.ends is not None and column.grid is None:
-                part = part.clamp(*column.states_of(np.array(column.ends)).tolist())
-            parts.append(part)
-        return torch.cat([*parts, states[:, start:]], 1)
-
-    def widened(self, X: Any) -> Table:
-        """Returns the table of columns that have seen further rows too, see ``ColumnCodec.widened``."""
-        frame = frame_of(X)
-        pairs = zip(self.columns, self.order(frame), strict=True)
-        wider = {column.name: column.widened(frame.columns[j]) for column, j in pairs}
-        return replace(self, all_columns=tuple(wider.get(c.name, c) for c in self.all_columns))
-
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.
 
