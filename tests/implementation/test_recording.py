@@ -32,7 +32,6 @@ from harmonium._states import leaves
 from harmonium.backends import Recording, choice, recording as recording_module
 from harmonium.chains import local_modes
 from harmonium.training.batch_source import RowBatches
-from harmonium.training.divergence import DivergenceMonitor
 from harmonium.training.recorded_updates import RecordedUpdates
 from harmonium.training.run_directory import RunDirectory
 
@@ -251,7 +250,7 @@ def test_a_look_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def order(recording: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """In their order, places that are sent, updates that are started, and numbers that are read."""
     made: list[tuple[str, int]] = []
-    indices, launch, take_in = RowBatches.indices, RecordedUpdates._launch, DivergenceMonitor.check_gradients
+    indices, launch, take_in = RowBatches.indices, RecordedUpdates._launch, _device.Reading.read
 
     def noted_indices(source: RowBatches, step: int, count: int = 1) -> torch.Tensor:
         made.append(("places", step))
@@ -268,7 +267,7 @@ def order(recording: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     recording.setattr(RowBatches, "indices", noted_indices)
     recording.setattr(RecordedUpdates, "_launch", noted_launch)
-    recording.setattr(DivergenceMonitor, "check_gradients", noted_read)
+    recording.setattr(_device.Reading, "read", noted_read)
     return made
 
 

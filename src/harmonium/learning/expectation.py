@@ -72,7 +72,7 @@ class StepControl(NamedTuple):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ExpectationRequest:
     """The request of an expectation: to add weight times E[S], the mean over rows, to a sum.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from inspect import Parameter, signature
@@ -225,7 +226,9 @@ class Rule:
         free = Outcome(None, {})
         if self.generative:
             weight = -self.density_share * request.weight
-            free = self.free.add(replace(request, weight=weight, state=earlier.free))
+            second = copy(request)  # of fields and tables that the first side has made, too
+            second.weight, second.state = weight, earlier.free
+            free = self.free.add(second)
             diagnostics |= free.diagnostics
         if not self.centred:
             return [], diagnostics, free.state

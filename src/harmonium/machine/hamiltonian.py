@@ -57,7 +57,6 @@ class Hamiltonian:
     draw = half_steps.draw
     sample = half_steps.sample
     expect = half_steps.expect
-    expected_statistics = half_steps.expected_statistics
 
     def __post_init__(self) -> None:
         if not isinstance(self.J, CouplingMatrices):

@@ -106,8 +106,9 @@ class CompiledUpdates(Updates):
         count = self.count(due, state.step, most)
         v, weights, *_ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)
-        self.monitor.watch(v[0])
-        scales = [self.scale(step) for step in range(state.step, state.step + count)]
+        if self.monitor.v is None:
+            self.monitor.watch(v[0])
+        scales = [self.factor(step, self.total) for step in range(state.step, state.step + count)]
         rates = self.climber.learning_rate * np.array(scales)
         free = settings.rule.gibbs_chains
         assert free is not None
@@ -153,14 +154,14 @@ class CompiledUpdates(Updates):
                 list(map(Tensor.contiguous, chains)), sweeps + made * free.sweeps, None, {}
             )
         last = min(made, count - 1)
-        self.monitor.watch(v[last])
+        self.monitor.v = v[last]
         rate, norm = float(rates[last]), float(norms[last])
         self.climber.set_scale(scales[last])
         problem = None
         if made < count:
             places = [self._places[x] for x in self.parametrisation.parameters.values()]
             gradients = [torch.from_numpy(self._gradient[place]) for place in places]
-            problem = self.monitor.check_gradients(state.step, gradients, norm, {})
+            problem = self.monitor.find_cause(state.step, gradients, norm, {})
         return Made(rate, norm, self.note_clip(norm), problem)
 
     def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
