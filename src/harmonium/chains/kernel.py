@@ -137,10 +137,6 @@ class Kernel(ABC):
         """
         return 1 if self.is_steady(persistent=True) else None
 
-    def scaled(self, factor: float) -> Kernel:
-        """Returns this kernel with its steps multiplied by a factor; one without steps stays as it is."""
-        return self
-
     def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
         """Refuses a state, read from a file, that this kernel could not have returned for this distribution.
 

@@ -300,7 +300,7 @@ class Rule:
     def gibbs_chains(self) -> FreeChains | None:
         """The chains of the free side, where the rule is ``rules.cd`` or ``rules.pcd`` by Gibbs sweeps."""
         clamped, free = self.clamped, self.free
-        plain = isinstance(clamped, ClampedChains) and clamped.marginal and self.condition_on is None
+        plain = isinstance(clamped, ClampedChains) and self.condition_on is None
         return free if plain and isinstance(free, FreeChains) and free.plain else None
 
     def check_state(self, machine: BoltzmannMachine, state: Any) -> None:

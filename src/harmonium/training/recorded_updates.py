@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _device, backends
-from harmonium.backends import Recording, choice
+from harmonium.backends import Recording
 from harmonium.backends.recording import aside, join
 from harmonium.backends.sending import Sender
 from harmonium.data import bernoulli_binarise
@@ -34,10 +34,10 @@ def find_obstacle(state: TrainingState) -> str | None:
     On a CPU nothing is recorded, and there is nothing to say.
     """
     settings, source, rule = state.settings, state.batches, state.settings.rule
-    if not choice.records(state.machine.device):
+    if not backends.records(state.machine.device):
         return ""
-    if state.total < choice.LEAST_UPDATES:
-        return f"a run of fewer than {choice.LEAST_UPDATES} updates is not worth a recording"
+    if not backends.pays(state.machine.device, state.total):
+        return f"a run of {state.total} updates is not worth a recording"
     if state.group.size > 1:
         return "several processes sum their statistics"
     if not isinstance(rule, Rule):
