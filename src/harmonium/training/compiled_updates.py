@@ -121,7 +121,7 @@ class CompiledUpdates(Updates):
         rates = self.climber.learning_rate * np.array(scales)
         free = settings.rule.gibbs_chains
         assert free is not None
-        seen, hidden, sweeps = self._chains(v[0], free)
+        seen, hidden, sweeps = self._chains(v, free)
         clip_norm = np.inf if settings.clip_norm is None else float(settings.clip_norm)
         for array, part in self._arrays:
             part[:] = array
@@ -160,7 +160,7 @@ class CompiledUpdates(Updates):
         if self.average and made:
             self.average.update(state.step)
         if free.start == "persistent":
-            chains = [x.contiguous() for x in torch.split(seen, self._widths, 1)]
+            chains = [x.contiguous() for x in seen.split_with_sizes(self._widths, 1)]
             state.rule_state = KernelState([*chains, hidden], sweeps + made * free.sweeps, None, {})
             self._kept = state.rule_state, seen, hidden
         last = min(made, count - 1)
@@ -176,12 +176,12 @@ class CompiledUpdates(Updates):
 
     def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
         """Returns visible and hidden states of the chains, to be written over, and their sweeps so far."""
-        state = self.state
+        state, kept = self.state, self.state.rule_state
+        if kept is not None and kept is self._kept[0]:  # made here, so that they may be written over
+            return self._kept[1], self._kept[2], kept.sweeps
+        v = v[0]
         if free.start != "persistent":
             return v.clone(), v.new_empty(len(v), state.machine.layers[-1].width), 0
-        kept = state.rule_state
-        if kept is self._kept[0] and kept is not None:  # nobody else has them
-            return self._kept[1], self._kept[2], kept.sweeps
         if kept is None:
             hamiltonian = self.parametrisation.hamiltonian()
             kept = begin(hamiltonian, v, free.chains or len(v), free.start, state.generator)

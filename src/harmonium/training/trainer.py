@@ -153,6 +153,7 @@ class Run:
             kept = Ladder() if isinstance(settings.ladder, bool) else settings.ladder
             self.keeper = KeptLadder(kept, partial(stream_seed, settings.root, "ladder"))
             state.callbacks = (*state.callbacks, self.keeper)
+        self.shows = not all(hasattr(each, "wants") for each in state.callbacks)  # every update
         self.evaluate = Validation(
             settings.validation, settings.validation_weights, settings.metrics, machine
         )
@@ -288,7 +289,7 @@ class Run:
         evaluates = bool(self.evaluate.metrics) and (last or step % self.evaluate_every == 0)
         # Early runs diverge at once, later ones slowly: powers of 2, then every so many.
         checks = last or step & (step - 1) == 0 or step % CHECK_EVERY == 0
-        reads = evaluates or self.holds or (every is not None and step % every == 0)
+        reads = evaluates or self.holds or self.shows or (every is not None and step % every == 0)
         if not reads and state.callbacks:
             reads = any(wants(callback, step, state.total) for callback in state.callbacks)
         return Due(evaluates, evaluates or last or step % self.record_every == 0, checks, reads)
