@@ -149,6 +149,7 @@ class ExpectationRequest:
             for pattern in patterns[counts.argsort(descending=True, stable=True)]:
                 if self._few((together | pattern).tolist()):
                     together |= pattern
+        # Exact parts apart from sampled ones: a row that needs no chain must not get the noise of one.
         lacks, sampled = missing.any(-1), (missing & ~together).any(-1)
         chosen = (~lacks, lacks & ~sampled, sampled)
         return [self.select_rows(rows, rows is chosen[0]) for rows in chosen if bool(rows.any())]
@@ -167,7 +168,7 @@ class ExpectationRequest:
     def add_exact(self) -> Outcome:
         """Adds E[S | v] as it is: hidden layers are summed out, what is left or missing is enumerated."""
         hamiltonian, v = self.hamiltonian, self.v
-        if self.complete and hamiltonian.graph.independent:
+        if self.complete and hamiltonian.graph.independent:  # E[S | v] by ψ alone; chains from v reuse fields
             states, summed = hamiltonian.split(v), hamiltonian.graph.summed
             made = self.into.add(hamiltonian, states, self.row_weight, summed, self.fields, self.supported)
             self.fields.update(made)
@@ -196,6 +197,8 @@ class ExpectationRequest:
         Given all else the hidden units are independent, so that their joint states need no sum. Of joint = 0
         the fields of what is not the label then have a gradient of 0 but for the last digit of their sum.
         """
+        # One table of (row, label) for both sides: their difference is then exact to the last digits, where
+        # two tables would leave the rounding of each.
         hamiltonian, v, count = self.hamiltonian, self.v, len(self.v)
         (hidden,), values = hamiltonian.graph.hidden, hamiltonian.layers[label].values().to(v)
         states = [x.repeat_interleave(len(values), 0) for x in hamiltonian.split(v)]
@@ -380,6 +383,8 @@ class FreeChains(Expectation):
 
     def add(self, request: ExpectationRequest) -> Outcome:
         hamiltonian, generator, kernel = request.hamiltonian, request.generator, self.kernel
+        # Sweeps come before statistics: at the update's start persistent chains follow the machine as it was
+        # before the last step, and one sweep takes back a part of that lag.
         if self.start == "persistent" and request.state is not None:
             state = request.state  # chains keep their number, whatever the batch
             if not isinstance(state, KernelState) or state.fields or state.known is not None:
@@ -389,6 +394,8 @@ class FreeChains(Expectation):
             seen = request.complete if self.start == "data" else None
             fresh = begin(hamiltonian, request.v, chains, self.start, generator, request.fields, seen)
             state = kernel.init(hamiltonian, fresh.states, generator, self.sweeps)
+        # Chains are an average of their own, whatever the rows weigh; only those that begin at rows inherit
+        # their weights, as each then stands for its row.
         weight: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
         if self.start == "data" and request.row_weights is not None:
             weight = weight * request.row_weights

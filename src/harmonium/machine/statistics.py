@@ -120,6 +120,7 @@ class Statistics:
         if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]
             weight = weight.repeat(len(read)) if isinstance(weight, Tensor) else weight
+        # E[x_l ⊗ x_m] is the product of means only because no two summed layers are joined.
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             self._products[edge].add(means[l], means[m], weight / 2 if l == m else weight)
         return fields
@@ -132,7 +133,7 @@ class Statistics:
         totals = self._thetas[layer]
         for i in range(first, len(terms)):
             total, term = totals[i], terms[i]
-            if isinstance(weight, Tensor):
+            if isinstance(weight, Tensor):  # as a product, by which no weighted copy of the rows is made
                 summed = sum_of_lots(weight.to(term.dtype).unsqueeze(-1), term)[0]
                 totals[i] = summed if total is None else total.add_(summed)
             elif total is None:
