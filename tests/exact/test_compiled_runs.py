@@ -85,7 +85,7 @@ def test_a_small_call_has_the_bits_of_a_large_one(side: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("side", SIDES)
 def test_a_run_that_goes_on_has_the_bits_of_one_that_never_stopped(side: str, tmp_path: Path) -> None:
-    settings = {"side": side, "schedule": "constant"}
+    settings = {"side": side, "schedule": "constant", "momentum": 0.5, "l1": 0.001}
     whole = trained(**settings)
     for updates in (13, 50, 90):
         run = trained(updates, run_dir=tmp_path, resume=True, checkpoint_every=11, **settings)
@@ -119,8 +119,6 @@ def test_what_is_not_finite_stops_the_run_at_its_update(
 NOT_SERVED: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam"},
     "a factory": {"optimizer": lambda ps: torch.optim.SGD(ps, lr=0.1)},
-    "momentum": {"momentum": 0.5},
-    "l1": {"l1": 0.01},
     "group": {"penalties": "group=0.01"},
     "kernel": {"rule": hm.rules.pcd(kernel=hm.chains.Metropolis())},
     "noise": {"rule": hm.rules.noise_cd(3)},

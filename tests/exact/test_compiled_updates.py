@@ -66,6 +66,8 @@ def test_settings_of_the_optimiser_as_one_by_one_with_the_same_noise(
         "rule": hm.rules.centred(rule) if choose.integers(2) else rule,
         "weights": choose.choice([0.0, 0.5, 1.0, 3.0], rows) if choose.integers(2) else None,
         "weight_decay": float(choose.choice([0.0, 0.01])),
+        "l1": [0.0, 0.02][case % 2],
+        "momentum": [0.0, 0.0, 0.7][case % 3],
         "clip_norm": [None, 0.3][choose.integers(2)],
         "schedule": str(choose.choice(["constant", "cosine", "linear", "inverse_sqrt"])),
         "learning_rate": float(choose.choice(rates)),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.learning import MeanField, mean_field
+from harmonium.learning import MeanField
 from harmonium.meanfield import Plefka
 
 from .mean_field import MACHINES, TIGHT, noise, random_machine
@@ -50,59 +50,20 @@ def test_the_gradient_is_that_of_clamped_less_free(rule: str, name: str) -> None
     assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6, abs=1e-7)
 
 
-@pytest.mark.parametrize("start", ["data", "persistent", "noise", "mixture"])
+@pytest.mark.parametrize("start", ["data", "persistent", "noise"])
 def test_starts_and_their_number(start: str) -> None:
     machine = random_machine("bernoulli deep", 0, 1.0)
     v = noise(machine, 4)
     for solutions in (1, 3, 7):
         rule = hm.rules.tap(solutions, start=start, tolerance=None, max_sweeps=3)
         first = gradient(rule, machine, v)
-        assert (first.state is not None) == (start in ("persistent", "mixture"))
+        assert (first.state is not None) == (start == "persistent")
         assert first.diagnostics["mean_field_sweeps"] == 3
         second = gradient(rule, machine, v, first.state)
         if first.state is not None:
             assert len(second.state.means[0]) == solutions
     with pytest.raises(ValueError, match="start"):
         hm.rules.tap(start="somewhere")
-
-
-def capture_starts(monkeypatch: pytest.MonkeyPatch, rule: hm.learning.Rule, machine, v) -> torch.Tensor:
-    """Returns the starts of the free solutions that an estimate takes."""
-    starts = []
-    iterate = mean_field.iterate
-
-    def record(scheme, start, **settings):
-        starts.append(start)
-        return iterate(scheme, start, **settings)
-
-    monkeypatch.setattr(mean_field, "iterate", record)
-    gradient(rule, machine, v)
-    return starts[-1]
-
-
-@pytest.mark.parametrize("corruption", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("name", ["bernoulli", "categorical-bernoulli", "gaussian-bernoulli"])
-def test_every_other_start_is_corrupted(name: str, corruption: float, monkeypatch) -> None:
-    machine = random_machine(name, 0, 1.0)
-    v = noise(machine, 2000)
-    rule = hm.rules.tap(corruption=corruption, tolerance=None, max_sweeps=1)
-    starts = capture_starts(monkeypatch, rule, machine, v)
-    assert torch.equal(starts[::2], v[::2])
-    machine.layers[0].check(starts, "starts")
-    moved = (machine.layers[0].by_unit(starts[1::2]) != machine.layers[0].by_unit(v[1::2])).any(-1)
-    # Noise is uniform over the states, so that a replaced unit stays where it was once in as many draws.
-    stays = {"bernoulli": 1 / 2, "categorical-bernoulli": 1 / 3, "gaussian-bernoulli": 0.0}[name]
-    p = corruption * (1 - stays)
-    error = (p * (1 - p) / moved.numel()) ** 0.5
-    assert float(moved.double().mean()) == pytest.approx(p, abs=4 * error)  # 6e-5 a comparison
-
-
-def test_corrupted_starts_are_those_of_the_batch_alone() -> None:
-    with pytest.raises(ValueError, match=r"^corruption: expected 0 but with start=.data., received 0.2"):
-        hm.rules.tap(start="noise", corruption=0.2)
-    with pytest.raises(ValueError, match=r"^corruption"):
-        hm.rules.tap(corruption=1.5)
-    assert hm.rules.from_options("tap", corruption=0.2).free.corruption == 0.2
 
 
 def test_persistent_solutions_go_on_where_they_stopped() -> None:

@@ -118,9 +118,7 @@ def small_chains(made, generator):
     if choice.small_chains(hamiltonian):
         from harmonium.chains import relax_alone
 
-        end, _ = relax_alone(
-            hamiltonian, kernel, state, 6, generator, into=into, weight=1.0, burn_in=0, marginal=True
-        )
+        end, _ = relax_alone(hamiltonian, kernel, state, 6, generator, into=into, weight=1.0, burn_in=0)
     else:
         end = hm.chains.run_kernel(hamiltonian, kernel, state, 6, generator)
     h = grid(made.layers[1])

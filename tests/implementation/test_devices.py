@@ -128,7 +128,7 @@ def rules() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "adatap", gradient(hm.rules.adatap(), binary, BITS)
     yield "tap noise", gradient(hm.rules.tap(4, start="noise"), deep, BITS)
     yield "tap persistent", gradient(hm.rules.tap(4, start="persistent"), binary, BITS)
-    yield "langevin", gradient(hm.rules.noise_cd(5, kernel=langevin, step_decay=3.0), real, REAL)
+    yield "langevin", gradient(hm.rules.noise_cd(5, kernel=langevin), real, REAL)
     kernel = hm.chains.GibbsLangevin(0.1, correction="metropolis", adjust=1)
     yield "gibbs langevin", gradient(hm.rules.pcd(3, kernel=kernel), real, REAL)
     yield (

@@ -248,14 +248,14 @@ def test_a_density_that_is_a_share_of_what_is_learned_may_be_as_many_times_worse
     )
     monitor = DivergenceMonitor(state, slack)
     monitor.watch(torch.zeros(10, 16))
-    assert monitor.check(0) is None
+    assert monitor.check(0, gap=True) is None
     with torch.no_grad():
         made.layers[0].bias[::2] = 2 * math.log(2) * short
-    assert (monitor.check(1) is not None) is blamed
+    assert (monitor.check(1, gap=True) is not None) is blamed
     state.limit = math.nan
     monitor = DivergenceMonitor(state, math.inf)
     monitor.watch(torch.zeros(10, 16))
-    assert monitor.check(1) is None
+    assert monitor.check(1, gap=True) is None
 
 
 def test_a_rule_of_ones_own_that_learns_no_density_is_not_judged_by_it() -> None:

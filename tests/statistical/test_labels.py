@@ -145,9 +145,6 @@ def test_replicas_follow_the_schedule_of_their_kernel() -> None:
     assert [move.adjusted for move in seen] == [False, False, True, True]
     sizes = [1 - move.keep for move in seen]
     assert sizes == pytest.approx([0.4 * c for c in (1, 0.853553, 0.5, 0.146447)], rel=1e-5)
-    assert Tempering(3, kernel=Langevin(0.4)).scaled(0.5).kernel.step_size == 0.2
-    plain = Tempering(3)
-    assert plain.scaled(0.5) is plain
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from harmonium.backends.choice import (
     backend_name as backend_name,
     get_backend as get_backend,
     processor as processor,
+    records as records,
     set_backend as set_backend,
+    small_updates as small_updates,
 )
 from harmonium.backends.products import (
     Lots as Lots,

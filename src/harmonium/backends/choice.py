@@ -170,15 +170,22 @@ def _small(machine: Machine, couplings: int, two_valued_layers: Iterable[Any]) -
     )
 
 
-def small_updates(machine: Machine, rows: int) -> bool:
+def small_updates(machine: Machine, rows: int, updates: int) -> bool:
     """Returns whether updates are made many at once (``updates``).
 
-    ``rows`` counts the batch, and the chains times their sweeps. That couplings are dense and visible units
-    of a kind that is served is for ``training.compiled_updates`` to see.
+    That parameters are natural ones, and couplings dense, is for ``training.compiled_updates`` to see.
+
+    Args:
+        machine: the machine.
+        rows: Rows of the batch, and chains times their sweeps.
+        updates: Updates of the run.
     """
     J, last = machine.J, len(machine.layers) - 1
     return (
-        machine.graph.edges == tuple((l, last) for l in range(last))
+        COMPILED
+        and updates >= LEAST_UPDATES
+        and all(x.gaussian or x.one_hot or x.two_values in VALUES for x in machine.layers)
+        and machine.graph.edges == tuple((l, last) for l in range(last))
         and machine.graph.visible == tuple(range(last))
         and machine.held is None
         and isinstance(machine.beta, float)

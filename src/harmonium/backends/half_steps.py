@@ -111,42 +111,42 @@ def mirrored_noise(
 
 
 def expect(
-    machine: Machine, layer: int, states: Sequence[Tensor], exact: bool = False
+    machine: Machine,
+    layer: int,
+    states: Sequence[Tensor],
+    exact: bool = False,
+    field: Tensor | None = None,
 ) -> tuple[Theta, Tensor | None]:
     """Returns E[t(x)] of a layer given the others, each (batch, width_l), and its field if it was made.
 
     Args:
-        machine: the machine.
+        machine: the machine, with what is held.
         layer: index of the layer.
         states: for each layer (batch, width_m).
         exact: whether these are known to be drawn, or data within the support of the units, and no means.
+        field: Field of the layer, (batch, width_l), where it is already known; ``states`` is not read then.
     """
-    field: Tensor | None = None
-    if machine.thetas[layer][0].device.type in choice.UNITS:
-        beside, values = _find_beside(machine, layer, states), machine.layers[layer].two_values
-        if beside is not None and values in choice.VALUES:
+    kind, theta = machine.layers[layer], machine.thetas[layer]
+    on_units = theta[0].device.type in choice.UNITS
+    if field is None and on_units:
+        beside = _find_beside(machine, layer, states)
+        if beside is not None and kind.two_values in choice.VALUES:
             settings = beside.settings(exact and beside.exact)
-            mean = tensor_cores.mean(beside.states, beside.J, machine.thetas[layer][0], values, **settings)
+            mean = tensor_cores.mean(beside.states, beside.J, theta[0], kind.two_values, **settings)
             return (mean,), None
         field = beside.field() if beside is not None and exact else None
     if field is None:
         field = machine.field(layer, states)
-    return expected_statistics(machine, layer, field), field
-
-
-def expected_statistics(machine: Machine, layer: int, field: Tensor) -> Theta:
-    """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""
-    kind, theta = machine.layers[layer], machine.thetas[layer]
     held = None if machine.held is None else machine.mask(layer)
-    if held is None and field.device.type in choice.UNITS and choice.half_step(kind, theta, field) != "torch":
+    if held is None and on_units and choice.half_step(kind, theta, field) != "torch":
         if kind.one_hot:
-            return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),)
-        return (tensor_cores.mean_of_field(field, theta[0], kind.two_values),)
+            return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),), field
+        return (tensor_cores.mean_of_field(field, theta[0], kind.two_values),), field
     expected: Theta = kind.expected_statistics(field, theta=theta)
-    if held is None:
-        return expected
-    seen = kind.statistics(machine.apply_clamp(layer, torch.zeros_like(field)))
-    return tuple(_device.where(held, x, y) for x, y in zip(seen, expected, strict=True))
+    if held is not None:
+        seen = kind.statistics(machine.apply_clamp(layer, torch.zeros_like(field)))
+        expected = tuple(_device.where(held, x, y) for x, y in zip(seen, expected, strict=True))
+    return expected, field
 
 
 def field(machine: Machine, layer: int | Part, states: Sequence[Tensor]) -> Tensor:
@@ -295,7 +295,7 @@ def walk(
     generator: torch.Generator,
     metropolis: bool = False,
 ) -> Iterator[tuple[Any, Tensor | None]]:
-    """Walks through the parts of a sweep, drawing the units of a layer one after the other where that pays.
+    """Returns the parts of a sweep, drawing the units of a layer one after the other where that pays.
 
     Args:
         machine: the machine, with what is held.
@@ -305,14 +305,23 @@ def walk(
         generator: source of noise.
         metropolis: whether to propose and accept as ``chains.Metropolis`` does, in place of a Gibbs sweep.
 
-    Yields:
+    Returns:
         Every part to be drawn, and None; of a layer that was drawn its first part, and its new states.
     """
-    held = machine.held
-    if held is None and not machine.graph.inner:
-        yield from zip(parts, repeat(None))
-        return
-    begun, whole = set[int](), set[int]()
+    if machine.held is None and not machine.graph.inner:
+        return zip(parts, repeat(None))
+    return _walk_in_turn(machine, states, parts, generator, metropolis)
+
+
+def _walk_in_turn(
+    machine: Machine,
+    states: list[Tensor],
+    parts: Iterable[Any],
+    generator: torch.Generator,
+    metropolis: bool,
+) -> Iterator[tuple[Any, Tensor | None]]:
+    """Walks as ``walk`` does where units are held, or joined within a layer."""
+    held, begun, whole = machine.held, set[int](), set[int]()
     served = choice.two_valued_in_turn if metropolis else choice.layers_in_turn
     for part in parts:
         l = part.layer

@@ -105,6 +105,7 @@ class Recording:
         graph, state, self._left = torch.cuda.CUDAGraph(), self._state, 0
         used = [*self._generators, torch.cuda.default_generators[torch.cuda.current_device()]]
         noise = [generator.get_state() for generator in used]
+        # A replay draws fresh noise only from generators that the graph has been given.
         for generator in self._generators:
             graph.register_generator_state(generator)
         tensor_cores.forget()  # what was made outside has other values at a replay
@@ -142,6 +143,7 @@ class Recording:
         if before.keys() != dict(leaves(new)).keys():  # there was none
             self._state = map_leaves(_clone, new)
             return
+        # A graph reads where it read when it was recorded: each step's end is copied to where it began.
         for place, value in leaves(new):
             if isinstance(value, Tensor):
                 before[place].copy_(value)

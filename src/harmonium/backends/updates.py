@@ -32,8 +32,8 @@ def work_space(like: Any, n: int, m: int, rows: int) -> tuple[Any, ...]:
 @jit
 def run(
     v: Any, row_weights: Any, rates: Any, keys: Any, parameters: Any, blocks: Any, floors: Any, lows: Any,
-    chains: Any, hidden: Any, sweeps: int, persistent: bool, centred: bool, decay: float, clip_norm: float,
-    gradients: Any, norms: Any, space: Any,
+    chains: Any, hidden: Any, sweeps: int, persistent: bool, centred: bool, decay: float, lasso: float,
+    clip_norm: float, momentum: float, velocity: Any, gradients: Any, norms: Any, space: Any,
 ) -> Any:  # fmt: skip
     """Makes updates in place until one has a gradient that is not finite; returns the number made.
 
@@ -44,7 +44,9 @@ def run(
     variances have ``floors``. A row of ``blocks`` is the first column of some visible units, the end, how
     many, and the states of a one-hot unit, 1 of units with two values, 0 of Gaussian ones. ``lows`` are the
     lower values of visible and of hidden units; the upper one is 1. Chains are (chains, n) and (chains, m):
-    they go on if ``persistent``, else begin at the batch and are room. ``clip_norm`` may be infinite.
+    they go on if ``persistent``, else begin at the batch and are room. ``decay`` and ``lasso`` times W and
+    its signs are taken off the gradient. ``clip_norm`` may be infinite. ``velocity`` is of all parameters and
+    points downhill, as torch's optimisers keep it.
     """
     updates, rows, n = v.shape
     (all_, W, a, b, log_variance), (low0, low1) = parameters, lows
@@ -86,13 +88,14 @@ def run(
         _differentiate_variances(states, weights, W, a, blocks, floors, scale, gW, ga, g_variance)
         if centred:
             _centre(states, means, weights, offset0, offset1, gW, ga, gb)
-        norm = _decay(W, scalar(mean), scalar(decay), g_all, gW)
+        norm = _decay(W, scalar(mean), scalar(decay), scalar(lasso), g_all, gW)
         norms[update] = norm
         if not norm < np.inf:
             return update
         clip, rate = scalar(clip_norm / norm if norm > clip_norm else 1.0), scalar(rates[update])
         for k in range(len(all_)):
-            all_[k] += rate * (clip * g_all[k])
+            velocity[k] = scalar(momentum) * velocity[k] - clip * g_all[k]
+            all_[k] -= rate * velocity[k]
     return updates
 
 
@@ -249,13 +252,13 @@ def _centre(
 
 
 @inlined
-def _decay(W: Any, mean: Any, decay: Any, g_all: Any, gW: Any) -> Any:
-    """Brings the gradient to the weight of its batch and adds weight decay; returns its norm."""
+def _decay(W: Any, mean: Any, decay: Any, lasso: Any, g_all: Any, gW: Any) -> Any:
+    """Brings the gradient to the weight of its batch and takes off what penalties pull; returns its norm."""
     square = 0.0
     for i in range(len(W)):
         row_square = W.dtype.type(0)
         for j in range(W.shape[1]):
-            gW[i, j] = mean * gW[i, j] - decay * W[i, j]
+            gW[i, j] = mean * gW[i, j] - decay * W[i, j] - lasso * np.sign(W[i, j])
             row_square += gW[i, j] * gW[i, j]
         square += np.float64(row_square)
     for k in range(W.size, len(g_all)):

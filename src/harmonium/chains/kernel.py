@@ -42,6 +42,7 @@ class KernelState(NamedTuple):
 
     def without_caches(self) -> KernelState:
         """Returns the chains as they go on under another distribution, or in a file."""
+        # Fields of the old distribution would be taken for those of the new one, and bias every chain.
         return KernelState(self.states, self.sweeps, self.memory, {})
 
 
@@ -137,10 +138,6 @@ class Kernel(ABC):
         """
         return 1 if self.is_steady(persistent=True) else None
 
-    def scaled(self, factor: float) -> Kernel:
-        """Returns this kernel with its steps multiplied by a factor; one without steps stays as it is."""
-        return self
-
     def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
         """Refuses a state, read from a file, that this kernel could not have returned for this distribution.
 
@@ -149,6 +146,8 @@ class Kernel(ABC):
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
+        # What the kernel keeps is compared with what it begins with: only a kernel can say what that is, and
+        # a file that was cut or made for another machine must not reach compiled code.
         check_chains(hamiltonian, state.states)
         _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
         fresh = self.init(hamiltonian, state.states, _random.as_generator(0, hamiltonian.device), planned=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,11 +87,6 @@ class Langevin(Kernel):
     @property
     def invariant(self) -> bool:
         return self.adjust is not None and self.temperature == 1
-
-    def scaled(self, factor: float) -> Langevin:
-        other = copy.copy(self)
-        other.step_size = self.step_size * factor
-        return other
 
     def init(
         self,
@@ -227,13 +221,6 @@ class GibbsLangevin(Kernel):
     @property
     def invariant(self) -> bool:
         return self.correction != "none" and self.temperature == 1
-
-    def scaled(self, factor: float) -> GibbsLangevin:
-        return GibbsLangevin(
-            self.step_size * factor, self.inner, self.correction,
-            adjust=self.adjust, temperature=self.temperature,
-            proposal_temperature=self.proposal_temperature, variance=self.variance,
-        )  # fmt: skip
 
     def is_steady(self, persistent: bool) -> bool:
         return not (persistent and self.adjust)
@@ -494,7 +481,6 @@ def relax_alone(
     into: Statistics,
     weight: float,
     burn_in: int,
-    marginal: bool,
 ) -> tuple[KernelState, dict[str, float]] | None:
     """Runs free chains of a small machine one by one in compiled code, and adds their statistics.
 
@@ -506,7 +492,6 @@ def relax_alone(
         into: where to add.
         weight: Weight of every state of every chain after burn-in.
         burn_in: sweeps left out of the statistics.
-        marginal: whether the hidden layer is summed out of them.
 
     Returns:
         The chains, and the diagnostics of ``Relaxation`` as means over chains and sweeps; None: they are to
@@ -522,7 +507,7 @@ def relax_alone(
 
     ran = half_steps.run_small_chains(
         hamiltonian, moves, state.states, generator,
-        into=into, weight=weight, burn_in=burn_in, marginal=marginal,
+        into=into, weight=weight, burn_in=burn_in, marginal=True,
     )  # fmt: skip
     if ran is None:
         return None

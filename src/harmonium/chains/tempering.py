@@ -101,10 +101,6 @@ class Tempering(Kernel):
     def is_steady(self, persistent: bool) -> bool:
         return self.kernel.is_steady(persistent)
 
-    def scaled(self, factor: float) -> Tempering:
-        kernel = self.kernel.scaled(factor)
-        return self if kernel is self.kernel else self._at(self.betas, kernel)
-
     def init(
         self,
         hamiltonian: Hamiltonian,
@@ -207,7 +203,8 @@ class Tempering(Kernel):
             apart = (gain.clamp(min=0) / (length - length // 2) / np.pi).sqrt().clamp(min=1)
             barrier = np.append(0.0, (refused * apart + 1e-6).cumsum(0).cpu().numpy())
             inner = np.interp(np.linspace(0, barrier[-1], len(barrier))[1:-1], barrier, kernel.betas)
-            kernel = self._at([1.0, *inner.tolist(), kernel.betas[-1]], self.kernel)
+            betas = [1.0, *inner.tolist(), kernel.betas[-1]]
+            kernel = Tempering(betas=betas, kernel=self.kernel, moves=self.moves)
             state = state._replace(known=None)
         return kernel
 
@@ -225,9 +222,6 @@ class Tempering(Kernel):
         )
         rows = torch.arange(chains, device=hamiltonian.device).repeat(len(self.betas))
         return hamiltonian.select_rows(rows).tempered(betas)
-
-    def _at(self, betas: Sequence[float], kernel: Kernel) -> Tempering:
-        return Tempering(betas=betas, kernel=kernel, moves=self.moves)
 
     def __repr__(self) -> str:
         moves = f", moves={self.moves}" if self.moves > 1 else ""

@@ -175,11 +175,6 @@ class Ladder(Kernel):
     def period(self) -> int | None:
         return None if self.kernel.period is None else 2  # even and odd exchanges
 
-    def scaled(self, factor: float) -> Ladder:
-        other = copy.copy(self)
-        other.kernel = self.kernel.scaled(factor)
-        return other
-
     def with_rungs(self, rungs: Sequence[Rung], ages: Sequence[float] | None = None) -> Ladder:
         """Returns a ladder with these settings and other rungs, from the bottom, of some ages."""
         other = copy.copy(self)

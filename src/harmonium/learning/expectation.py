@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, final, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -30,7 +30,6 @@ from harmonium.machine import Hamiltonian, Statistics
 from harmonium.sums import MAX_MISSING_STATES, HiddenStates, expect, few_states, lists_hidden_states
 
 Start = Literal["data", "persistent", "noise"]
-StepSchedule = Literal["hyperbolic", "cosine"]
 
 ALONE = Group()
 """The one process of a request that no others share."""
@@ -72,7 +71,7 @@ class StepControl(NamedTuple):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ExpectationRequest:
     """The request of an expectation: to add weight times E[S], the mean over rows, to a sum.
 
@@ -150,6 +149,7 @@ class ExpectationRequest:
             for pattern in patterns[counts.argsort(descending=True, stable=True)]:
                 if self._few((together | pattern).tolist()):
                     together |= pattern
+        # Exact parts apart from sampled ones: a row that needs no chain must not get the noise of one.
         lacks, sampled = missing.any(-1), (missing & ~together).any(-1)
         chosen = (~lacks, lacks & ~sampled, sampled)
         return [self.select_rows(rows, rows is chosen[0]) for rows in chosen if bool(rows.any())]
@@ -168,7 +168,7 @@ class ExpectationRequest:
     def add_exact(self) -> Outcome:
         """Adds E[S | v] as it is: hidden layers are summed out, what is left or missing is enumerated."""
         hamiltonian, v = self.hamiltonian, self.v
-        if self.complete and hamiltonian.graph.independent:
+        if self.complete and hamiltonian.graph.independent:  # E[S | v] by ψ alone; chains from v reuse fields
             states, summed = hamiltonian.split(v), hamiltonian.graph.summed
             made = self.into.add(hamiltonian, states, self.row_weight, summed, self.fields, self.supported)
             self.fields.update(made)
@@ -197,6 +197,8 @@ class ExpectationRequest:
         Given all else the hidden units are independent, so that their joint states need no sum. Of joint = 0
         the fields of what is not the label then have a gradient of 0 but for the last digit of their sum.
         """
+        # One table of (row, label) for both sides: their difference is then exact to the last digits, where
+        # two tables would leave the rounding of each.
         hamiltonian, v, count = self.hamiltonian, self.v, len(self.v)
         (hidden,), values = hamiltonian.graph.hidden, hamiltonian.layers[label].values().to(v)
         states = [x.repeat_interleave(len(values), 0) for x in hamiltonian.split(v)]
@@ -311,31 +313,26 @@ class ClampedChains(Expectation):
 
     Args:
         sweeps: sweeps before the statistics are taken, at least 1.
-        marginal: whether layers are summed out; if not, they are drawn, as in the gradient of the
-            joint density (noisier, with the same expectation).
     """
 
-    def __init__(self, sweeps: int = 1, *, marginal: bool = True) -> None:
+    def __init__(self, sweeps: int = 1) -> None:
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
-        self.marginal = marginal
 
     @property
     def is_steady(self) -> bool:
         return True
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        if request.exact and (self.marginal or not request.complete):
+        if request.exact:
             return request.add_exact()
         sweeps = self.sweeps if request.complete else max(self.sweeps, FILLING_SWEEPS)
-        hamiltonian = request.hamiltonian
-        if not request.exact:
-            hamiltonian = hamiltonian.clamp(request.v, len(request.v), request.complete)
+        hamiltonian = request.hamiltonian.clamp(request.v, len(request.v), request.complete)
         state = fill_hidden(hamiltonian, request.v, request.generator, observed=request.complete)
         state = state._replace(
             states=hamiltonian.clamp_states(state.states)
         )  # known by what is held, not by its values
-        state = run_kernel(hamiltonian, Gibbs(), state, 0 if request.exact else sweeps, request.generator)
-        summed = hamiltonian.graph.summed if self.marginal else ()
+        state = run_kernel(hamiltonian, Gibbs(), state, sweeps, request.generator)
+        summed = hamiltonian.graph.summed
         request.into.add(
             request.hamiltonian, state.states, request.row_weight, summed=summed, fields=state.fields,
             exact=request.supported,
@@ -358,11 +355,6 @@ class FreeChains(Expectation):
         chains: how many; None is as many as the batch has rows. Chains from data always are.
         burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep
             only.
-        marginal: as in ``ClampedChains``.
-        step_decay: updates after which the kernel's steps are half of what they were, counted from the first
-            call. Only with fresh chains. None: never.
-        step_schedule: how they fall: "hyperbolic", times 1/(1 + t/step_decay) at update t; "cosine", along
-            half a cosine towards 0 at update 2 step_decay, whose last step later updates keep.
     """
 
     def __init__(
@@ -373,9 +365,6 @@ class FreeChains(Expectation):
         start: Start = "persistent",
         chains: int | None = None,
         burn_in: int | None = None,
-        marginal: bool = True,
-        step_decay: float | None = None,
-        step_schedule: StepSchedule = "hyperbolic",
     ) -> None:
         self.kernel = Gibbs() if kernel is None else kernel
         _checks.instance(self.kernel, "kernel", Kernel, "a kernel")
@@ -387,29 +376,15 @@ class FreeChains(Expectation):
         )
         if self.burn_in >= self.sweeps:
             raise ValueError(f"burn_in: expected fewer than the {self.sweeps} sweeps, received {burn_in}")
-        self.marginal = marginal
-        self.step_decay = None if step_decay is None else _checks.real(step_decay, "step_decay", low=1.0)
-        if step_decay is not None and self.start == "persistent":
-            raise ValueError(f"step_decay: expected None with persistent chains, received {step_decay}")
-        _checks.one_of(step_schedule, "step_schedule", get_args(StepSchedule))
-        self.step_schedule = step_schedule
-
-    def kernel_at(self, update: int) -> Kernel:
-        """Returns the kernel of an update, counted from 0."""
-        if self.step_decay is None:
-            return self.kernel
-        if self.step_schedule == "hyperbolic":
-            return self.kernel.scaled(1 / (1 + update / self.step_decay))
-        end = 2 * self.step_decay
-        return self.kernel.scaled(0.5 * (1 + math.cos(math.pi * min(update, end - 1) / end)))
 
     @property
     def is_steady(self) -> bool:
-        return self.step_decay is None and self.kernel.is_steady(self.start == "persistent")
+        return self.kernel.is_steady(self.start == "persistent")
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        hamiltonian, generator = request.hamiltonian, request.generator
-        kernel = self.kernel if self.step_decay is None else self.kernel_at(request.state or 0)
+        hamiltonian, generator, kernel = request.hamiltonian, request.generator, self.kernel
+        # Sweeps come before statistics: at the update's start persistent chains follow the machine as it was
+        # before the last step, and one sweep takes back a part of that lag.
         if self.start == "persistent" and request.state is not None:
             state = request.state  # chains keep their number, whatever the batch
             if not isinstance(state, KernelState) or state.fields or state.known is not None:
@@ -419,6 +394,8 @@ class FreeChains(Expectation):
             seen = request.complete if self.start == "data" else None
             fresh = begin(hamiltonian, request.v, chains, self.start, generator, request.fields, seen)
             state = kernel.init(hamiltonian, fresh.states, generator, self.sweeps)
+        # Chains are an average of their own, whatever the rows weigh; only those that begin at rows inherit
+        # their weights, as each then stands for its row.
         weight: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
         if self.start == "data" and request.row_weights is not None:
             weight = weight * request.row_weights
@@ -427,12 +404,12 @@ class FreeChains(Expectation):
         if isinstance(weight, float) and hamiltonian.layers[0].gaussian:
             alone = relax_alone(
                 hamiltonian, kernel, state, self.sweeps, generator,
-                into=request.into, weight=weight, burn_in=self.burn_in, marginal=self.marginal,
+                into=request.into, weight=weight, burn_in=self.burn_in,
             )  # fmt: skip
         if alone is not None:
             state, diagnostics = alone
         else:
-            summed = hamiltonian.graph.summed if self.marginal else ()
+            summed = hamiltonian.graph.summed
             infos: list[Info] = []
             for sweep in range(self.sweeps):
                 moved = kernel.step(hamiltonian, state, generator)
@@ -449,14 +426,10 @@ class FreeChains(Expectation):
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
         if self.start == "persistent":
             return Outcome(KernelState(state.states, state.sweeps, state.memory, {}), diagnostics, sampled)
-        return Outcome(None if self.step_decay is None else (request.state or 0) + 1, diagnostics, sampled)
+        return Outcome(None, diagnostics, sampled)
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
-        if state is None:
-            return
-        if self.step_decay is not None:
-            _checks.positive_int(state, "state", minimum=0)
-        elif self.start == "persistent":
+        if state is not None and self.start == "persistent":
             if not isinstance(state, KernelState):
                 check_chains(hamiltonian, state)  # the kernel is to begin with them
             begun = self.go_on(hamiltonian, state, as_generator(0, hamiltonian.device))
@@ -465,7 +438,7 @@ class FreeChains(Expectation):
     @property
     def plain(self) -> bool:
         """True for Gibbs chains of which the last sweep counts, from the data or persistent, summed out."""
-        last = self.marginal and self.burn_in == self.sweeps - 1 and self.step_decay is None
+        last = self.burn_in == self.sweeps - 1
         return last and isinstance(self.kernel, Gibbs) and self.start != "noise"
 
     def go_on(self, hamiltonian: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:

@@ -9,13 +9,13 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _device, _random
+from harmonium import _checks, _device
 from harmonium.backends.recording import within_step
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, begin
 from harmonium.machine import Hamiltonian
 from harmonium.meanfield import DampingLike, Plefka, Point, Scheme, Status, check_settings, iterate
 
-SolutionStart = Literal["data", "persistent", "noise", "mixture"]
+SolutionStart = Literal["data", "persistent", "noise"]
 SchemeFactory = Callable[[Hamiltonian], Scheme]
 
 # Sweeps up to which a GPU makes all of them unseen. A recorded sweep takes about a tenth of one that the host
@@ -35,13 +35,9 @@ class MeanField(Expectation):
         scheme: makes a ``meanfield.Scheme`` from a machine with what is held; naive mean field by default.
         clamped: whether the visible layer is clamped to the data, one solution a row.
         start: Start of free solutions: "data" (rows of the batch, without variance), "persistent" (the last
-            call's solutions), "noise" (pure noise), or "mixture" (half of them rows of the batch, the others
-            the means of the last call's).
+            call's solutions), or "noise" (pure noise).
         solutions: how many free solutions; None is as many as the batch has rows. Starts that the batch has
             no rows for are noise.
-        corruption: Probability in [0, 1] that noise replaces a unit in every other start from the batch, with
-            ``start="data"``. Solutions near noisy rows are then less likely under the machine, which is
-            what denoising needs (Tramel et al. 2018, Sec. VII.4).
         tolerance: see ``meanfield.solve``; None: every row takes all of ``max_sweeps``.
         max_sweeps: see ``meanfield.solve``.
         damping: see ``meanfield.solve``.
@@ -54,7 +50,6 @@ class MeanField(Expectation):
         clamped: bool = True,
         start: SolutionStart = "data",
         solutions: int | None = None,
-        corruption: float = 0.0,
         tolerance: float | None = 1e-4,
         max_sweeps: int = 50,
         damping: DampingLike = 0.0,
@@ -63,13 +58,8 @@ class MeanField(Expectation):
         check_settings(tolerance, damping, max_sweeps)
         self.scheme: SchemeFactory = partial(Plefka, order=1) if scheme is None else scheme
         self.clamped = clamped
-        self.start = _checks.one_of(start, "start", ("data", "persistent", "noise", "mixture"))
+        self.start = _checks.one_of(start, "start", ("data", "persistent", "noise"))
         self.solutions = None if solutions is None else _checks.positive_int(solutions, "solutions")
-        self.corruption = _checks.real(corruption, "corruption", 0.0, 1.0)
-        if corruption and start != "data":
-            raise ValueError(
-                f'corruption: expected 0 but with start="data", received {corruption} with {start!r}'
-            )
         self.tolerance, self.max_sweeps, self.damping = tolerance, max_sweeps, damping
 
     @property
@@ -115,11 +105,11 @@ class MeanField(Expectation):
             f"{name}_converged": converged,
             f"{name}_unbounded": unbounded,
         }
-        keeps = not self.clamped and self.start in ("persistent", "mixture")
+        keeps = not self.clamped and self.start == "persistent"
         return Outcome(point if keeps else None, diagnostics)
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
-        if state is None or self.clamped or self.start not in ("persistent", "mixture"):
+        if state is None or self.clamped or self.start != "persistent":
             return
         _require_point(state)
         one = torch.zeros(1, hamiltonian.visible_width, dtype=hamiltonian.dtype, device=hamiltonian.device)
@@ -137,31 +127,14 @@ class MeanField(Expectation):
         if self.start == "noise":
             return hamiltonian.visible_states(begin(hamiltonian, v, rows, "noise", generator).states)
         if state is not None:
-            point = _require_point(state)
-            if self.start == "persistent":
-                return point
-        data = self._corrupt(hamiltonian, v[:rows], generator) if self.corruption else v[:rows]
+            return _require_point(state)
+        data = v[:rows]
         if len(data) < rows:  # the same start twice would be the same solution twice
             noise = hamiltonian.visible_states(
                 begin(hamiltonian, v, rows - len(data), "noise", generator).states
             )
             data = torch.cat([data, noise])
-        if state is None:
-            return data
-        old = hamiltonian.visible_states(state.means)
-        return torch.cat([data[: rows - rows // 2], old[-(rows // 2) :] if rows > 1 else old[:0]])
-
-    def _corrupt(self, hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> Tensor:
-        """Returns rows in every other of which noise has replaced some units."""
-        noisy, layers = v.clone(), [(l, hamiltonian.layers[l]) for l in hamiltonian.graph.visible]
-        other, parts = noisy[1::2], list[Tensor]()
-        widths = [layer.width for _, layer in layers]
-        for part, (l, layer) in zip(torch.split(other, widths, 1), layers, strict=True):
-            replaced = _random.uniform((len(other), layer.n_units), generator, v.dtype) < self.corruption
-            columns = replaced.repeat_interleave(layer.width // layer.n_units, 1)
-            parts.append(torch.where(columns, hamiltonian.pure_noise(l, len(other), generator), part))
-        noisy[1::2] = torch.cat(parts, 1)
-        return noisy
+        return data
 
 
 def _require_point(state: Any) -> Point:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from inspect import Parameter, signature
@@ -225,7 +226,9 @@ class Rule:
         free = Outcome(None, {})
         if self.generative:
             weight = -self.density_share * request.weight
-            free = self.free.add(replace(request, weight=weight, state=earlier.free))
+            second = copy(request)  # of fields and tables that the first side has made, too
+            second.weight, second.state = weight, earlier.free
+            free = self.free.add(second)
             diagnostics |= free.diagnostics
         if not self.centred:
             return [], diagnostics, free.state
@@ -297,7 +300,7 @@ class Rule:
     def gibbs_chains(self) -> FreeChains | None:
         """The chains of the free side, where the rule is ``rules.cd`` or ``rules.pcd`` by Gibbs sweeps."""
         clamped, free = self.clamped, self.free
-        plain = isinstance(clamped, ClampedChains) and clamped.marginal and self.condition_on is None
+        plain = isinstance(clamped, ClampedChains) and self.condition_on is None
         return free if plain and isinstance(free, FreeChains) and free.plain else None
 
     def check_state(self, machine: BoltzmannMachine, state: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from harmonium.coupled import Metropolis, PairKernel
 from harmonium.learning.conditionals import Conditionals, DataUnits
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import conditional, hybrid
-from harmonium.learning.expectation import ClampedChains, Enumeration, FreeChains, Start, StepSchedule
+from harmonium.learning.expectation import ClampedChains, Enumeration, FreeChains, Start
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
 from harmonium.learning.ptt import ptt
@@ -141,16 +141,15 @@ def noise_cd(
     kernel: Kernel | None = None,
     burn_in: int = 0,
     chains: int | None = None,
-    gradient: Literal["marginal", "joint"] = "marginal",
-    step_decay: float | None = None,
-    step_schedule: StepSchedule = "hyperbolic",
 ) -> Rule:
-    """Modified contrastive divergence: chains from noise, averaged after burn-in (Liao et al. 2022, Alg. 3).
+    """Modified contrastive divergence: chains from noise, averaged after burn-in (Liao et al. 2022, Alg. 4).
 
     Every update starts its chains anew, at visible units drawn from N(0, I) (uniform if discrete) with the
-    hidden layers drawn to fit, and averages over all states after burn-in as they come. The data should be
-    standardised, so that the noise has their scale. What is learned is a sampler of k sweeps from noise, and
-    not the density (docs/experiments_methods.md has the measurement): sample with the same kernel and sweeps.
+    hidden layers drawn to fit, and averages over all states after burn-in as they come, with the layers of
+    ``graph.summed`` summed out (Alg. 3 draws them, which is noisier and has the same mean). The data should
+    be standardised, so that the noise has their scale. What is learned is a sampler of k sweeps from noise,
+    and not the density (docs/experiments_methods.md has the measurement): sample with the same kernel and
+    sweeps.
 
     Args:
         k: sweeps, at least 1.
@@ -158,19 +157,10 @@ def noise_cd(
             steps follow the variances as they are learned.
         burn_in: sweeps left out, fewer than k.
         chains: how many; None is as many as the batch has rows.
-        gradient: "marginal": the layers of ``graph.summed`` are summed out (Alg. 4); "joint": they are drawn
-            (Alg. 3), which is noisier and has the same expectation.
-        step_decay: updates after which the kernel's steps are halved, see ``FreeChains``; None: never.
-        step_schedule: how they fall, "hyperbolic" or "cosine", which ends after twice as many updates.
     """
     _checks.positive_int(k, "k")
-    _checks.one_of(gradient, "gradient", ("marginal", "joint"))
-    marginal = gradient == "marginal"
-    free = FreeChains(
-        kernel, k, start="noise", chains=chains, burn_in=burn_in, marginal=marginal,
-        step_decay=step_decay, step_schedule=step_schedule,
-    )  # fmt: skip
-    return Rule("noise_cd", ClampedChains(k, marginal=marginal), free, "biased")
+    free = FreeChains(kernel, k, start="noise", chains=chains, burn_in=burn_in)
+    return Rule("noise_cd", ClampedChains(k), free, "biased")
 
 
 @recipe
@@ -213,8 +203,7 @@ def tap(solutions: int | None = None, *, order: int = 2, **settings: Any) -> Rul
         solutions: free solutions K; None is as many as the batch has rows.
         order: 2, or 3 for machines of Bernoulli and Spin layers.
         **settings: of both solvers and of the free starts; see ``learning.MeanField``: ``start`` ("data",
-            "persistent", "noise" or "mixture"), ``corruption`` (0; 0.5 of the units of every other start
-            from the batch are noise), ``tolerance`` (1e-4, the paper's mean squared change of
+            "persistent" or "noise"), ``tolerance`` (1e-4, the paper's mean squared change of
             1e-8; None: all of ``max_sweeps``), ``max_sweeps`` (10: solutions need not have converged to
             teach, and the time buys more updates; the paper iterates to convergence), ``damping``
             ("adaptive").
@@ -237,8 +226,7 @@ def adatap(solutions: int | None = None, **settings: Any) -> Rule:
 def _solved(scheme: SchemeFactory, solutions: int | None, settings: dict[str, Any]) -> Rule:
     solver = {"tolerance": 1e-4, "max_sweeps": 10, "damping": "adaptive", **settings}
     free = MeanField(scheme, clamped=False, solutions=solutions, **solver)
-    for of_free in ("start", "corruption"):
-        solver.pop(of_free, None)
+    solver.pop("start", None)
     return Rule("mean_field", MeanField(scheme, **solver), free, "biased")
 
 

@@ -6,7 +6,6 @@ from harmonium.machine.boltzmann import (
     refuse_infinite as refuse_infinite,
 )
 from harmonium.machine.clamp import Clamp as Clamp, ClampLike as ClampLike
-from harmonium.machine.drawing import Drawing as Drawing
 from harmonium.machine.forbidden import forbid as forbid, penalise as penalise
 from harmonium.machine.gauge import state_means as state_means, to_zero_sum_ as to_zero_sum_
 from harmonium.machine.graph import Graph as Graph, Part as Part

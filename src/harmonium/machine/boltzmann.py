@@ -18,7 +18,6 @@ from harmonium._checks import Numbers
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.coupling_matrices import CouplingMatrices
-from harmonium.machine.drawing import Drawing, draw_graph
 from harmonium.machine.forbidden import forbid, penalise
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
 from harmonium.machine.hamiltonian import Hamiltonian, States
@@ -426,12 +425,8 @@ class BoltzmannMachine(nn.Module):
         """
         return describe_graph(self.graph, self.layers, self.couplings)
 
-    def draw(self) -> Drawing:
-        """Draws layers, edges and the colours of a sweep as SVG; ``draw().save(path)`` keeps the picture."""
-        return draw_graph(self.graph, list(self.layers), list(self.couplings))
-
     def _repr_html_(self) -> str:
-        return f"{self.draw().svg}<pre>{escape(self.describe())}</pre>"
+        return f"<pre>{escape(self.describe())}</pre>"
 
     def config(self) -> dict[str, Any]:
         """Returns layers, edges and visible layers as JSON has them; with the parameters, the machine."""

@@ -57,7 +57,6 @@ class Hamiltonian:
     draw = half_steps.draw
     sample = half_steps.sample
     expect = half_steps.expect
-    expected_statistics = half_steps.expected_statistics
 
     def __post_init__(self) -> None:
         if not isinstance(self.J, CouplingMatrices):
@@ -148,6 +147,8 @@ class Hamiltonian:
 
     def without_cache(self) -> Hamiltonian:
         """Returns a copy without a history of products, as the last bits of later products depend on it."""
+        # A product chooses its way by how many rows it has met, and other ways round otherwise: a run that is
+        # resumed would differ from one that never stopped.
         same, J = copy(self), CouplingMatrices(self.J)
         J.spare, J.patterns = self.J.spare, self.J.patterns
         object.__setattr__(same, "J", J)
@@ -174,6 +175,7 @@ class Hamiltonian:
 
         It is the present one unless β, natural parameters or clamped values differ by row.
         """
+        # The same object where nothing differs by row: what was made of its couplings is used again.
         beta = self.beta if isinstance(self.beta, float) or self.beta.dim() == 0 else self.beta[rows]
         by_row = any(p.dim() == 2 for theta in self.thetas for p in theta)
         if beta is self.beta and self.held is None and not by_row:
@@ -222,9 +224,10 @@ class Hamiltonian:
                 part = self.J.columns(edge, above, columns).times(states[other])
             elif self.held is None:
                 part = self.J.factors[edge].times(states[other], above)
-            else:
+            else:  # what is held stays from sweep to sweep, and so does its product
                 times = partial(self.J.factors[edge].times, states[other], above)
                 part = self.held.product(other, states[other], edge, self.J[edge], times)
+            # In place, as the product is nobody else's; but autograd keeps it for the way back.
             field = part if field is None else field + part if field.requires_grad else field.add_(part)
         if field is None:
             rows = max((len(x) for x in states if x is not None), default=1)
@@ -307,6 +310,7 @@ class Hamiltonian:
             kept: only the terms of these layers and of edges that join two of them, without c; None for all.
         """
         layers = range(len(states)) if kept is None else kept
+        # In float64 before the sum: layers of opposite signs cancel, and differences are asked for.
         weights = torch.stack([self.log_weight(l, states[l]).double() for l in layers]).sum(0)
         energy = -weights - self.beta_times(self.coupling_energy(states, kept))
         return energy + self.offset if kept is None else energy
@@ -327,6 +331,8 @@ class Hamiltonian:
             fields: Fields of these layers, (batch, width_l), where they are already known.
         """
         kept = [l for l in range(len(self.layers)) if l not in summed]
+        # F = -Σ_kept θ·t(x) - β C(kept) - Σ_summed ψ(B) (FORMULAS §1). The fields B of summed layers have β
+        # already, so that it multiplies the couplings among kept layers alone.
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         if kept:
             total = torch.stack([self.log_weight(l, states[l]).double() for l in kept]).sum(0)

@@ -35,11 +35,8 @@ class Statistics:
         self.readings: Sequence[Collection[int]] | None = None
         self._hamiltonian = hamiltonian
         self._lots = Lots.of(hamiltonian)
-        # Where lots wait, a sum that is the first of its kind needs no zeros.
-        self._thetas: list[list[Tensor | None]] = [
-            [*map(torch.zeros_like, theta)] if self._lots is None else [None] * len(theta)
-            for theta in hamiltonian.thetas
-        ]
+        # The first term of a sum becomes the sum: zeros to add it to would be one more pass for each layer.
+        self._thetas: list[list[Tensor | None]] = [[None] * len(theta) for theta in hamiltonian.thetas]
         self._products: list[OuterProductSum | SparseProductSum] = [*map(OuterProductSum, hamiltonian.J)]
         for edge, pattern in enumerate(hamiltonian.graph.patterns):
             if pattern is not None:
@@ -59,10 +56,13 @@ class Statistics:
     @property
     def thetas(self) -> list[list[Tensor]]:
         """Sums of t_l, in the order of ``Layer.natural``, each (width_l,)."""
-        if self._lots is None:
-            return self._thetas  # type: ignore[return-value]
-        self._grow(self._lots.conclude())
-        return [[self._theta(l, i) for i in range(len(theta))] for l, theta in enumerate(self._thetas)]
+        if self._lots is not None:
+            self._grow(self._lots.conclude())
+        for totals, theta in zip(self._thetas, self._hamiltonian.thetas, strict=True):
+            for i, total in enumerate(totals):
+                if total is None:
+                    totals[i] = torch.zeros_like(theta[i])
+        return self._thetas  # type: ignore[return-value]
 
     @property
     def products(self) -> list[Tensor]:
@@ -103,18 +103,14 @@ class Statistics:
             waits = lots is not None and lots.serve(hamiltonian, states)
             for l, layer in enumerate(hamiltonian.layers):
                 if l in reading:
-                    known = fields.get(l)
-                    if known is None:
-                        terms, made = hamiltonian.expect(l, states, exact)
-                        if made is not None:
-                            fields[l] = made
-                    else:
-                        terms = hamiltonian.expected_statistics(l, known)
+                    terms, made = hamiltonian.expect(l, states, exact, fields.get(l))
+                    if made is not None:
+                        fields[l] = made
                     means[l] = terms[0]
                 elif waits and hamiltonian.graph.joints[l]:
                     continue  # added with all that wait
-                else:
-                    terms = layer.statistics(states[l])
+                else:  # the first statistic is the state itself
+                    terms = layer.statistics(states[l]) if len(self._thetas[l]) > 1 else (states[l],)
                 self.add_terms(l, terms, weight, first=1 if waits and hamiltonian.graph.joints[l] else 0)
             read.append(means)
             if lots is not None and waits:
@@ -124,6 +120,7 @@ class Statistics:
         if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]
             weight = weight.repeat(len(read)) if isinstance(weight, Tensor) else weight
+        # E[x_l ⊗ x_m] is the product of means only because no two summed layers are joined.
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             self._products[edge].add(means[l], means[m], weight / 2 if l == m else weight)
         return fields
@@ -133,14 +130,14 @@ class Statistics:
 
         The ``first`` of them are left out, as they are added elsewhere.
         """
-        for i, term in enumerate(terms):
-            if i < first:
-                continue
-            total = self._thetas[layer][i]
-            if total is None:
-                total = self._theta(layer, i)
-            if isinstance(weight, Tensor):
-                total.add_(sum_of_lots(weight.to(term.dtype).unsqueeze(-1), term)[0])
+        totals = self._thetas[layer]
+        for i in range(first, len(terms)):
+            total, term = totals[i], terms[i]
+            if isinstance(weight, Tensor):  # as a product, by which no weighted copy of the rows is made
+                summed = sum_of_lots(weight.to(term.dtype).unsqueeze(-1), term)[0]
+                totals[i] = summed if total is None else total.add_(summed)
+            elif total is None:
+                totals[i] = term.sum(0).mul_(weight)
             else:
                 total.add_(term.sum(0), alpha=weight)
 
@@ -171,13 +168,6 @@ class Statistics:
                 total.add_(term)
         for sums, term in zip(self._products, products, strict=True):
             sums.grow(term)
-
-    def _theta(self, layer: int, number: int) -> Tensor:
-        """Returns a sum of t_l, which begins at 0."""
-        total = self._thetas[layer][number]
-        if total is None:
-            total = self._thetas[layer][number] = torch.zeros_like(self._hamiltonian.thetas[layer][number])
-        return total
 
     def _grow(self, sums: Sums | None) -> None:
         """Adds what rows that waited have come to."""

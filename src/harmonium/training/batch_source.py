@@ -103,7 +103,13 @@ class RowBatches:
             epoch, start = divmod(step * self.size, self._number)
             left, parts = count * self.size, list[Tensor]()
             while left > 0:
-                parts.append(self._places(epoch, start, min(start + left, self._number)))
+                if epoch not in self._orders:
+                    key = stream_seed(self._seed, "data", epoch)
+                    # A batch reaches into two epochs; older permutations are never asked for again.
+                    self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
+                    order = _random.permutation(self._number, torch.Generator().manual_seed(key))
+                    self._orders[epoch] = order
+                parts.append(self._orders[epoch][start : min(start + left, self._number)])
                 left, epoch, start = left - len(parts[-1]), epoch + 1, 0
             places = parts[0] if len(parts) == 1 else torch.cat(parts)
         return places if self._kept is None else self._kept[places]
@@ -163,15 +169,6 @@ class RowBatches:
         else:
             v = self._rows.take(where, checked=self.checked)
         return Batch(v, weights, where)
-
-    def _places(self, epoch: int, start: int, stop: int) -> Tensor:
-        """Returns the rows at places ``start`` to ``stop`` in the order of an epoch."""
-        if epoch not in self._orders:
-            key = stream_seed(self._seed, "data", epoch)
-            # A batch reaches into two epochs at most; older permutations are never asked for again.
-            self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
-            self._orders[epoch] = _random.permutation(self._number, torch.Generator().manual_seed(key))
-        return self._orders[epoch][start:stop]
 
 
 def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from harmonium import _device, _random
-from harmonium.backends import choice
+from harmonium import _device, _random, backends
 from harmonium.chains import KernelState
 from harmonium.couplings import Dense
 from harmonium.layers import Layer
 from harmonium.learning import FreeChains, Rule, begin
 from harmonium.training.divergence import DivergenceMonitor
-from harmonium.training.penalties import L2
+from harmonium.training.penalties import L1, L2
 from harmonium.training.state import TrainingState
 from harmonium.training.updates import Due, Made, Updates
 
@@ -29,17 +28,17 @@ def served(state: TrainingState) -> bool:
 
     They serve contrastive divergence, persistent or not, by Gibbs sweeps, of small machines whose visible
     layers, of two-valued, categorical or ``Gaussian`` units, are joined to one hidden layer of two-valued
-    ones, and that learn as a whole, by gradient ascent without momentum, projection and penalties but weight
-    decay, from complete rows in memory, in runs of at least 200 updates of one process (docs/decisions/0012).
+    ones, and that learn as a whole, by gradient ascent without projection and penalties but weight decay and
+    ℓ₁, from complete rows in memory, in runs of at least 200 updates of one process (docs/decisions/0012).
     """
     source, settings, machine = state.batches, state.settings, state.machine
-    rule, climber, enough = settings.rule, state.optimizer, state.total >= choice.LEAST_UPDATES
-    if not (choice.COMPILED and enough and isinstance(rule, Rule) and rule.gibbs_chains):
+    rule, climber = settings.rule, state.optimizer
+    if not (isinstance(rule, Rule) and rule.gibbs_chains):
         return False
     if state.group.size > 1 or settings.transform is not None or settings.precision != "float32":
         return False
     if (
-        any(not isinstance(x, L2) or x.edges is not None for x in settings.pulls())
+        any(not isinstance(x, L1 | L2) or x.edges is not None for x in settings.pulls())
         or not climber.plain
         or climber.radius is not None
         or not (source.checked and source.observed)
@@ -50,7 +49,7 @@ def served(state: TrainingState) -> bool:
         all(isinstance(coupling, Dense) for coupling in machine.couplings)
         and all(_learns_mean(layer) or _learns_theta(layer) for layer in machine.layers)
         and all(x.requires_grad and x.is_contiguous() for x in machine.parameters())
-        and choice.small_updates(machine.hamiltonian(), rows)
+        and backends.small_updates(machine.hamiltonian(), rows, state.total)
     )
 
 
@@ -62,8 +61,7 @@ def _learns_mean(layer: Layer) -> bool:
 def _learns_theta(layer: Layer) -> bool:
     """Returns whether discrete units learn θ itself."""
     own, theta = list(layer.parameters()), layer.natural()
-    plain = layer.one_hot or layer.two_values in choice.VALUES
-    return plain and len(own) == len(theta) == 1 and own[0].data_ptr() == theta[0].data_ptr()
+    return len(own) == len(theta) == 1 and own[0].data_ptr() == theta[0].data_ptr()
 
 
 @final
@@ -93,10 +91,21 @@ class CompiledUpdates(Updates):
                 self._places[parameter] = slice(size, size + width)
             size += width
         self._shape = machine.visible_width, hidden.width
-        self._gradient = np.zeros(size, _array(machine.couplings[0].weight).dtype)
-        self._decay = float(sum(x.strength for x in self.settings.pulls()))  # as numba compiles by type
+        dtype = _array(machine.couplings[0].weight).dtype
+        self._all, self._gradient, self._velocity = (np.zeros(size, dtype) for _ in range(3))
+        # As parts of the whole, made once: of an update of 64 x 16 units their making would take a quarter.
+        self._whole, self._gradients = self._parts(self._all), self._parts(self._gradient)
+        self._arrays = [(_array(p).reshape(-1), self._all[x]) for p, x in self._places.items()]
+        if self.climber.momentum:
+            self._keep_momenta()
+        pulls = self.settings.pulls()  # floats, as numba compiles by type
+        self._decay, self._lasso = (
+            float(sum(x.strength for x in pulls if isinstance(x, kind))) for kind in (L2, L1)
+        )
         self._space: tuple[Any, ...] | None = None
-        self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
+        self._kept: tuple[Any, Tensor, Tensor] = None, torch.empty(0), torch.empty(0)
+        self._widths = [layer.width for layer in visible]
+        self._blocks, self._floors, self._lows = _describe(visible, hidden, dtype)
 
     def make(self, due: Callable[[int], Due]) -> Made:
         from harmonium.backends.updates import run, work_space  # needs numba
@@ -106,16 +115,16 @@ class CompiledUpdates(Updates):
         count = self.count(due, state.step, most)
         v, weights, *_ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)
-        self.monitor.watch(v[0])
-        scales = [self.scale(step) for step in range(state.step, state.step + count)]
+        if self.monitor.v is None:
+            self.monitor.watch(v[0])
+        scales = [self.factor(step, self.total) for step in range(state.step, state.step + count)]
         rates = self.climber.learning_rate * np.array(scales)
         free = settings.rule.gibbs_chains
         assert free is not None
-        seen, hidden, sweeps = self._chains(v[0], free)
+        seen, hidden, sweeps = self._chains(v, free)
         clip_norm = np.inf if settings.clip_norm is None else float(settings.clip_norm)
-        parameters = np.zeros_like(self._gradient)
-        for parameter, place in self._places.items():
-            parameters[place] = _array(parameter).reshape(-1)
+        for array, part in self._arrays:
+            part[:] = array
         norms = np.zeros(count)
         if self._space is None:
             self._space = work_space(_array(v), *self._shape, source.size + len(seen))
@@ -124,7 +133,7 @@ class CompiledUpdates(Updates):
             np.zeros((count, 0)) if weights is None else _array(weights.double().view(count, -1)),
             rates,
             _random.keys(count, state.generator),
-            self._parts(parameters),
+            self._whole,
             self._blocks,
             self._floors,
             self._lows,
@@ -134,13 +143,16 @@ class CompiledUpdates(Updates):
             free.start == "persistent",
             settings.rule.centred,
             self._decay,
+            self._lasso,
             clip_norm,
-            self._parts(self._gradient),
+            self.climber.momentum,
+            self._velocity,
+            self._gradients,
             norms,
             self._space,
         )
-        for parameter, place in self._places.items():
-            _array(parameter).reshape(-1)[:] = parameters[place]
+        for array, part in self._arrays:
+            array[:] = part
         torch.autograd.graph.increment_version(self._places)
         for norm in norms[:made].tolist():
             state.history.add(norm, self.note_clip(norm))
@@ -148,27 +160,28 @@ class CompiledUpdates(Updates):
         if self.average and made:
             self.average.update(state.step)
         if free.start == "persistent":
-            chains = [*state.machine.split(seen).values(), hidden]
-            state.rule_state = KernelState(
-                list(map(Tensor.contiguous, chains)), sweeps + made * free.sweeps, None, {}
-            )
+            chains = [x.contiguous() for x in seen.split_with_sizes(self._widths, 1)]
+            state.rule_state = KernelState([*chains, hidden], sweeps + made * free.sweeps, None, {})
+            self._kept = state.rule_state, seen, hidden
         last = min(made, count - 1)
-        self.monitor.watch(v[last])
+        self.monitor.v = v[last]
         rate, norm = float(rates[last]), float(norms[last])
         self.climber.set_scale(scales[last])
         problem = None
         if made < count:
             places = [self._places[x] for x in self.parametrisation.parameters.values()]
             gradients = [torch.from_numpy(self._gradient[place]) for place in places]
-            problem = self.monitor.check_gradients(state.step, gradients, norm, {})
+            problem = self.monitor.find_cause(state.step, gradients, norm, {})
         return Made(rate, norm, self.note_clip(norm), problem)
 
     def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
         """Returns visible and hidden states of the chains, to be written over, and their sweeps so far."""
-        state = self.state
+        state, kept = self.state, self.state.rule_state
+        if kept is not None and kept is self._kept[0]:  # made here, so that they may be written over
+            return self._kept[1], self._kept[2], kept.sweeps
+        v = v[0]
         if free.start != "persistent":
             return v.clone(), v.new_empty(len(v), state.machine.layers[-1].width), 0
-        kept = state.rule_state
         if kept is None:
             hamiltonian = self.parametrisation.hamiltonian()
             kept = begin(hamiltonian, v, free.chains or len(v), free.start, state.generator)
@@ -176,6 +189,14 @@ class CompiledUpdates(Updates):
             kept = free.go_on(self.parametrisation.hamiltonian(), kept, state.generator)
         *visible, hidden = kept.states
         return torch.cat(visible, 1), hidden.clone(), kept.sweeps
+
+    def _keep_momenta(self) -> None:
+        """Lets the optimiser keep its momenta, with which a checkpoint may have begun, in ``_velocity``."""
+        for parameter, place in self._places.items():
+            state, own = self.climber.optimizer.state[parameter], self._velocity[place]
+            if state.get("momentum_buffer") is not None:
+                own[:] = _array(state["momentum_buffer"]).reshape(-1)
+            state["momentum_buffer"] = torch.from_numpy(own).view_as(parameter)
 
     def _parts(self, whole: Any) -> tuple[Any, ...]:
         """Returns an array of all parameters and its parts, by which ``run`` knows them."""

@@ -20,7 +20,7 @@ from harmonium.training.optimizers import global_norm
 if TYPE_CHECKING:
     from harmonium.training.state import TrainingState
 
-_EVERY = 100  # updates between two checks, of a quarter of the time of an update of 784x500: 0.3 %
+CHECK_EVERY = 100  # updates between two checks, of a quarter of the time of an update of 784x500: 0.3 %
 _ABSURD = 10.0  # in units of uniform noise; docs/decisions/0017 has what was measured
 _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
 _ROWS = 8  # whose median is compared: enough to tell runs apart
@@ -64,62 +64,70 @@ class DivergenceMonitor:
         self._checked, self.weight_norm = -1, math.nan
 
     def watch(self, v: Tensor) -> None:
-        """Hands over the batch of the next update; the first is where the run begins."""
+        """Hands over the batch of the first update, by which the limit of the run is found."""
         if math.isnan(self._state.limit):
             noise = 1.0 if all(layer.discrete for layer in self.hamiltonian().layers) else _REAL
             gap = float(energy_gap(self.hamiltonian(), v))
             self._state.limit = _ABSURD * self._slack * max(noise, self._state.group.broadcast(gap))
         self.v = v
 
-    def is_due(self, step: int) -> bool:
-        """Returns whether a gap is measured after so many updates: powers of 2, and every 100."""
-        return step & (step - 1) == 0 or step % _EVERY == 0
-
-    def check_gradients(
+    def find_cause(
         self, step: int, gradients: list[Tensor], norm: float, diagnostics: Mapping[str, float]
-    ) -> TrainingDiverged | None:
-        """Finds a value of the update after ``step`` that is not finite, or the machine as its cause."""
-        if all(map(math.isfinite, (norm, *diagnostics.values()))):
-            return None
+    ) -> TrainingDiverged:
+        """Finds which value of the update after ``step`` is not finite, or the machine as its cause."""
         wrong = (name for name, value in diagnostics.items() if not math.isfinite(value))
         name = next(wrong) if math.isfinite(norm) else self._worst(gradients)
-        return self.check(step, whole=True) or TrainingDiverged(f"the update's {name} is not finite")
+        return self.check(step, gap=True, again=True) or TrainingDiverged(
+            f"the update's {name} is not finite"
+        )
 
     def check_growth(self, step: int, norm: float, records: Sequence[Record]) -> TrainingDiverged | None:
         """Finds a gradient that has grown by orders since the first hundred updates, by their records."""
-        early = [x["gradient_norm"] for x in records[:_EVERY] if x["step"] <= max(_EVERY, records[0]["step"])]
+        early = [
+            x["gradient_norm"]
+            for x in records[:CHECK_EVERY]
+            if x["step"] <= max(CHECK_EVERY, records[0]["step"])
+        ]
         # At a saddle it is nearly 0: 1 for every parameter is usual at any rate.
         usual = max([*early, math.sqrt(sum(x.numel() for x in self._parameters))])
-        if step <= _EVERY or not early or not norm > _GROWN * usual:
+        if step <= CHECK_EVERY or not early or not norm > _GROWN * usual:
             return None
         return self._put_back(f"the gradient's norm has grown to {norm:.3g}: the parameters")
 
-    def measure(self, step: int) -> Tensor:
+    def measure(self, gap: bool) -> Tensor:
         """Returns the numbers of ``check`` on the device, which may have moved on when they are read."""
-        self._copy = [x.clone() for x in self._kept] if self.is_due(step) else []
-        return self._numbers(self.is_due(step))
+        self._copy = [x.clone() for x in self._kept] if gap else []
+        return self._numbers(gap)
 
-    def check(self, step: int, numbers: Sequence[float] = (), whole: bool = False) -> TrainingDiverged | None:
-        """Judges the machine after ``step`` updates, once, by ``numbers`` of ``measure`` or as it is now.
+    def check(
+        self, step: int, numbers: Sequence[float] = (), *, gap: bool = False, again: bool = False
+    ) -> TrainingDiverged | None:
+        """Judges the machine after some updates, once; bad parameters give way to the last good ones.
 
-        ``whole``: with the gap where none is due, and anew. Bad parameters give way to the last good ones.
+        Args:
+            step: how many.
+            numbers: those of ``measure`` after so many; none: they are measured now.
+            gap: whether to measure the gap, beside the norms.
+            again: whether to judge it even if it was judged at this step before.
         """
-        if step == self._checked and not whole:
+        if step == self._checked and not again:
             return None
-        measured = numbers or self._numbers(whole or self.is_due(step)).tolist()
+        measured = numbers or self._numbers(gap).tolist()
         # The gap is that of the rows of rank 0, by which all processes go on or end.
-        norm, self.weight_norm, *gap = self._state.group.broadcast(measured)
-        self._gap, self._checked = gap[0] if gap else self._gap, step
+        norm, self.weight_norm, *gaps = (
+            measured if self._state.group.size == 1 else self._state.group.broadcast(measured)
+        )
+        self._gap, self._checked = gaps[0] if gaps else self._gap, step
         cause = ""
         if not math.isfinite(norm):
             cause = f"the values of {self._worst(self._parameters)} are not finite and"
         elif self._gap > self._state.limit or math.isnan(self._gap):
             cause = f"the machine has run away from the data (energy gap {self._gap:.3g}) and its parameters"
-        elif gap and (improper := find_improper(self.hamiltonian())):
+        elif gaps and (improper := find_improper(self.hamiltonian())):
             cause = f"the joint precision of its Gaussian layers {improper} is not positive definite: they"
         if cause:
             return self._put_back(cause)
-        if gap and self._gap <= self._state.limit / _ABSURD:
+        if gaps and self._gap <= self._state.limit / _ABSURD:
             torch._foreach_copy_(self._good, self._copy if numbers else self._kept)
             self._good_step = step
         return None
@@ -134,10 +142,10 @@ class DivergenceMonitor:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
             _checks.warn(f"training ended, but {words}. A lower learning_rate may help", RuntimeWarning)
 
-    def _numbers(self, whole: bool) -> Tensor:
+    def _numbers(self, gap: bool) -> Tensor:
         couplings = [x.weight.detach() for x in self._state.machine.couplings]
         numbers = [global_norm(self._parameters), global_norm(couplings)]
-        if whole:
+        if gap:
             numbers.append(torch.zeros(()) if self.v is None else energy_gap(self.hamiltonian(), self.v))
         return torch.stack([x.to(self._parameters[0].device, torch.float64) for x in numbers])
 

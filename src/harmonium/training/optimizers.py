@@ -39,7 +39,8 @@ class Ascent:
     Attributes:
         optimizer: Optimiser of torch.
         learning_rate: Rate of a named optimiser, else of its first parameter group, before any schedule.
-        plain: whether it is ``"sgd"`` without momentum, at one rate for all parameters.
+        plain: whether it is ``"sgd"`` at one rate for all parameters.
+        momentum: Momentum of ``"sgd"``, 0 of others.
         search: The optimiser, if it searches along lines and so needs all rows and a gradient without noise.
         radius: Radius of the ball around 0 to which every step projects all parameters together; None: none.
 
@@ -68,14 +69,15 @@ class Ascent:
         self._scale, self._rates = math.nan, list[Tensor]()
         self.set_scale(1.0)
         # Gradient ascent is an addition or three; torch's bookkeeping around it would cost more than that.
-        self._alone = optimizer == "sgd" and len(groups) == 1
-        self.plain, self._momentum = self._alone and momentum == 0, float(momentum)
+        self.plain, self.momentum = optimizer == "sgd" and len(groups) == 1, float(momentum)
 
     @property
     def recordable(self) -> bool:
         """True if torch can record a step as a part of a CUDA graph."""
         groups, fused = self.optimizer.param_groups, isinstance(self.optimizer, torch.optim.SGD)
-        return self.plain or all(group["fused"] if fused else "capturable" in group for group in groups)
+        return (self.plain and not self.momentum) or all(
+            group["fused"] if fused else "capturable" in group for group in groups
+        )
 
     def keep_rates_on(self, device: torch.device) -> None:
         """Keeps the learning rates in tensors on a device from now on, where a recorded step reads them."""
@@ -106,18 +108,18 @@ class Ascent:
         """Makes one update, with all learning rates multiplied by ``scale``; None: as they are set."""
         if scale is not None and scale != self._scale:
             self.set_scale(scale)
-        if self.plain and self._rates:
+        if self.plain and not self.momentum and self._rates:
             for parameter, gradient in zip(self._parameters, gradients, strict=True):
                 parameter.addcmul_(gradient, self._rates[0])
-        elif self.plain:
+        elif self.plain and not self.momentum:
             torch._foreach_add_(self._parameters, gradients, alpha=self._now[0])
-        elif self._alone and not self._rates:
+        elif self.plain and not self._rates:
             states = [self.optimizer.state[parameter] for parameter in self._parameters]  # torch's own
             for state, gradient in zip(states, gradients, strict=True):
                 if state.get("momentum_buffer") is None:
                     state["momentum_buffer"] = torch.zeros_like(gradient)
             momenta = [state["momentum_buffer"] for state in states]
-            torch._foreach_mul_(momenta, self._momentum)
+            torch._foreach_mul_(momenta, self.momentum)
             torch._foreach_sub_(momenta, gradients)
             torch._foreach_sub_(self._parameters, momenta, alpha=self._now[0])
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, final
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor
 
 from harmonium import _device, backends
-from harmonium.backends import Recording, choice
+from harmonium.backends import Recording
 from harmonium.backends.recording import aside, join
 from harmonium.backends.sending import Sender
 from harmonium.data import bernoulli_binarise
 from harmonium.data.transforms import check_intensities, draw_bits
 from harmonium.learning import Rule
-from harmonium.training.divergence import DivergenceMonitor
+from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged
 from harmonium.training.optimizers import find_direction, global_norm
 from harmonium.training.seeds import stream_seed
 from harmonium.training.state import TrainingState
@@ -33,10 +34,10 @@ def find_obstacle(state: TrainingState) -> str | None:
     On a CPU nothing is recorded, and there is nothing to say.
     """
     settings, source, rule = state.settings, state.batches, state.settings.rule
-    if not choice.records(state.machine.device):
+    if not backends.records(state.machine.device):
         return ""
-    if state.total < choice.LEAST_UPDATES:
-        return f"a run of fewer than {choice.LEAST_UPDATES} updates is not worth a recording"
+    if not backends.pays(state.machine.device, state.total):
+        return f"a run of {state.total} updates is not worth a recording"
     if state.group.size > 1:
         return "several processes sum their statistics"
     if not isinstance(rule, Rule):
@@ -117,27 +118,27 @@ class RecordedUpdates(Updates):
 
     def make(self, due: Callable[[int], Due]) -> Made:
         lot = self._running or self._launch(due)
-        measured = [self.monitor.measure(lot.stop)] if due(lot.stop).look else []
+        now = due(lot.stop)
+        measured = [self.monitor.measure(now.check)] if now.record or now.check else []
         reading = _device.Reading(torch.cat([self._sums, self._last, *measured]))
         names, self._running = self._names, None
-        if lot.stop < self.total and not due(lot.stop).read:
+        self.ahead = lot.stop < self.total and not now.read
+        if self.ahead:
             self._running = self._launch(due)  # the device goes on, and so has no need to wait for the host
         self.state.step, self.state.rule_state = lot.stop, self._recording.state
         numbers, kinds = reading.read(), len(names) + 1
         (norm, *sums), (last_norm, *last) = numbers[:kinds], numbers[kinds : 2 * kinds]
         diagnostics = dict(zip(names, sums, strict=True))
         made = Made(lot.rate, last_norm, dict(zip(names, last, strict=True)), None)
-        problem = self.monitor.check_gradients(lot.stop, self._gradients, norm, diagnostics)
+        problem: TrainingDiverged | None = None
+        if not all(map(math.isfinite, (norm, *diagnostics.values()))):
+            problem = self.monitor.find_cause(lot.stop, self._gradients, norm, diagnostics)
         if not problem and (looked := numbers[2 * kinds :]):
             problem = self.monitor.check(lot.stop, looked)
         if problem:
             return made._replace(problem=problem)
         self.state.history.add(norm, diagnostics, lot.stop - lot.first)
         return made
-
-    @property
-    def ahead(self) -> bool:
-        return self._running is not None
 
     def _launch(self, due: Callable[[int], Due]) -> _Lot:
         """Starts the next updates on the device."""
@@ -157,7 +158,7 @@ class RecordedUpdates(Updates):
                 self.monitor.watch(self._v)
             self._key_draws(step)
             self.state.generator.manual_seed(stream_seed(self.settings.root, "rule", step))
-            scale = self.scale(step)
+            scale = self.factor(step, self.total)
             self.climber.set_scale(scale)
             self._recording.advance()
             if self.average:

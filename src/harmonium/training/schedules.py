@@ -46,6 +46,17 @@ def as_schedule(schedule: str | Schedule) -> Schedule:
     """Returns the schedule of a setting, a name in ``SCHEDULES`` or a callable.
 
     A callable takes the number of updates already made (0 at the first) and that of the whole run, and
-    returns a finite factor of at least 0.
+    returns a finite factor of at least 0; other factors are refused where they are met (ValueError).
     """
-    return SCHEDULES[schedule] if isinstance(schedule, str) else schedule
+    if isinstance(schedule, str):
+        return SCHEDULES[schedule]
+
+    def checked(step: int, total: int) -> float:
+        factor = float(schedule(step, total))
+        if not 0 <= factor < math.inf:
+            raise ValueError(
+                f"schedule: expected a finite factor >= 0, received {factor} at step {step} of {total}"
+            )
+        return factor
+
+    return checked

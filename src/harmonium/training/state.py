@@ -116,6 +116,7 @@ class TrainingState:
         learned: Parameters that learn, by their names in the machine.
         total: Updates of the run.
         average: Running average of the parameters, which follows every update; None: there is none.
+        averaged: Machine with these; None: there is none.
         callbacks: those of this process.
         kept: what the rule of every process keeps, where the run begins: in one element what was handed in,
             or in as many as wrote the checkpoint.
@@ -165,17 +166,13 @@ class TrainingState:
         updates = settings.updates
         self.total = self.batches.updates(int(settings.epochs or 1)) if updates is None else int(updates)
         self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
+        self.averaged = None if self.average is None else self.average.machine
         self.generator = _random.as_generator(stream_seed(settings.root, "rule"), machine.device)
         self.callbacks: Sequence[Any] = ()
         self.history, self.rule_state = History(), cast(Any, None)
         self.begin_from([settings.rule_state])
         self.step, self.seconds, self.stopped = 0, 0.0, False
         self.metrics, self.limit = dict[str, float](), math.nan
-
-    @property
-    def averaged(self) -> BoltzmannMachine | None:
-        """A machine with the running average of the parameters, where there is one."""
-        return None if self.average is None else self.average.machine
 
     def content(self, kept: Sequence[Any]) -> dict[str, Any]:
         """Returns the state as a checkpoint keeps it, with what the rule of every process keeps."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from harmonium import _checks
 from harmonium._progress import show_progress
@@ -20,7 +20,7 @@ from harmonium.training.batch_source import digest
 from harmonium.training.callbacks import STOP, Update, offer, wants
 from harmonium.training.checkpoint import read_last
 from harmonium.training.compiled_updates import CompiledUpdates, served
-from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged, warn_of_saddle
+from harmonium.training.divergence import CHECK_EVERY, DivergenceMonitor, TrainingDiverged, warn_of_saddle
 from harmonium.training.history import Record, Validation
 from harmonium.training.preconditioner import make_preconditioner
 from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
@@ -153,6 +153,7 @@ class Run:
             kept = Ladder() if isinstance(settings.ladder, bool) else settings.ladder
             self.keeper = KeptLadder(kept, partial(stream_seed, settings.root, "ladder"))
             state.callbacks = (*state.callbacks, self.keeper)
+        self.shows = not all(hasattr(each, "wants") for each in state.callbacks)  # every update
         self.evaluate = Validation(
             settings.validation, settings.validation_weights, settings.metrics, machine
         )
@@ -173,6 +174,7 @@ class Run:
         self.updates: Updates
         self.holds = False  # whether a checkpoint is due as soon as the machine is where the state says
         self.made = Made(state.optimizer.learning_rate, 0.0, {}, None)
+        self.now = Due(False, False, False, False)  # of the last update
 
     @property
     def judged(self) -> BoltzmannMachine:
@@ -270,31 +272,32 @@ class Run:
 
     def step(self) -> None:
         """Makes the next update, or many at once where nothing else is due between them, and checks it."""
-        self.made, step, monitor = self.updates.make(self.due), self.state.step, self.monitor
-        self.require_sound(self.made.problem)
-        if step == self.state.total or monitor.is_due(step):
-            self.require_sound(monitor.check(step, whole=step == self.state.total))
-            self.require_sound(monitor.check_growth(step, self.made.norm, self.state.history.records))
-
-    def due_records(self, step: int) -> tuple[bool, bool]:
-        """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
-        last = step == self.state.total
-        evaluating = bool(self.evaluate.metrics) and (last or step % self.evaluate_every == 0)
-        return evaluating, evaluating or last or step % self.record_every == 0
+        self.made = self.updates.make(self.due)
+        if self.made.problem:
+            self.refuse(self.made.problem)
+        step, monitor = self.state.step, self.monitor
+        self.now = self.due(step)
+        if self.now.check:
+            problem = monitor.check(step, gap=True)
+            problem = problem or monitor.check_growth(step, self.made.norm, self.state.history.records)
+            if problem:
+                self.refuse(problem)
 
     def due(self, step: int) -> Due:
-        """Returns what is due after so many updates: a record or check, and what reads the machine itself."""
-        every = self.settings.checkpoint_every
-        saves = every is not None and step % every == 0
-        seen = any(wants(callback, step, self.state.total) for callback in self.state.callbacks)
-        evaluating, recording = self.due_records(step)
-        return Due(recording or self.monitor.is_due(step), self.holds or seen or saves or evaluating)
+        """Returns what is due after so many updates."""
+        state, every, last = self.state, self.settings.checkpoint_every, step == self.state.total
+        evaluates = bool(self.evaluate.metrics) and (last or step % self.evaluate_every == 0)
+        # Early runs diverge at once, later ones slowly: powers of 2, then every so many.
+        checks = last or step & (step - 1) == 0 or step % CHECK_EVERY == 0
+        reads = evaluates or self.holds or self.shows or (every is not None and step % every == 0)
+        if not reads and state.callbacks:
+            reads = any(wants(callback, step, state.total) for callback in state.callbacks)
+        return Due(evaluates, evaluates or last or step % self.record_every == 0, checks, reads)
 
     def record(self) -> bool:
         """Records the update where that is due, and shows it to callbacks, one of which may ask to stop."""
         state, made = self.state, self.made
-        evaluating, recording = self.due_records(state.step)
-        values = self.write_record(evaluating) if recording else {}
+        values = self.write_record(self.now.evaluate) if self.now.record else {}
         if made.stop:
             _checks.warn(f"rule: stopped after {state.step} updates: {made.stop}", RuntimeWarning)
         stops = False
@@ -328,13 +331,14 @@ class Run:
     def stop(self) -> None:
         """Ends the run for a callback or the rule, with a last record."""
         self.state.stopped = True
-        if not self.due_records(self.state.step)[1]:
+        if not self.now.record:
             self.write_record(bool(self.evaluate.metrics))
 
     def write_record(self, evaluating: bool) -> dict[str, float]:
         """Adds a record to the history; returns the metrics, where they are to be evaluated."""
         state = self.state
-        self.require_sound(self.monitor.check(state.step))
+        if problem := self.monitor.check(state.step):
+            self.refuse(problem)
         values = self.evaluate(self.judged) if evaluating and state.group.is_rank_zero else {}
         state.metrics.update(values)
         measured = {"weight_norm": self.monitor.weight_norm, **values}
@@ -351,7 +355,8 @@ class Run:
         state.seconds = time.perf_counter() - self.started
         content = state.content(state.group.all_gather(state.rule_state))
         # Anew: callbacks have had the machine.
-        self.require_sound(self.monitor.check(state.step, whole=True) or find_problem(content))
+        if problem := self.monitor.check(state.step, gap=True, again=True) or find_problem(content):
+            self.refuse(problem)
         with state.group.on_rank_zero():
             if directory and state.step != directory.saved_step:
                 directory.save(content)
@@ -384,9 +389,8 @@ class Run:
             if self.directory:
                 self.directory.close()
 
-    def require_sound(self, problem: TrainingDiverged | None) -> None:
-        """Raises TrainingDiverged where there is a problem."""
-        if problem:
-            directory = self.directory
-            checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-            raise replace(problem, step=self.state.step, learning_rate=self.made.rate, checkpoint=checkpoint)
+    def refuse(self, problem: TrainingDiverged) -> NoReturn:
+        """Raises a problem, with where the run has come."""
+        directory = self.directory
+        checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
+        raise replace(problem, step=self.state.step, learning_rate=self.made.rate, checkpoint=checkpoint)

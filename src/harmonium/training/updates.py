@@ -12,7 +12,6 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule
-from harmonium.training.batch_source import Batch
 from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged
 from harmonium.training.history import CLIPPED
 from harmonium.training.optimizers import find_direction, global_norm
@@ -36,9 +35,18 @@ class Made(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Tells what is due after an update: a look at the machine's numbers, a read of the machine itself."""
+    """Tells what is due after an update.
 
-    look: bool
+    Attributes:
+        evaluate: metrics, which are recorded.
+        record: a record of the history, with the norm of the weights.
+        check: a check whether the machine runs away from its data.
+        read: a read of the machine itself, by metrics, callbacks or a checkpoint.
+    """
+
+    evaluate: bool
+    record: bool
+    check: bool
     read: bool
 
 
@@ -47,6 +55,8 @@ class Updates(ABC):
 
     engine: ClassVar[str]
     """The name of the way in the record of a run; the bits of a run depend on it."""
+    ahead = False
+    """True while the machine has gone further than the state says, by updates that ``make`` returns next."""
 
     def __init__(self, state: TrainingState, monitor: DivergenceMonitor) -> None:
         self.state, self.settings, self.monitor = state, state.settings, monitor
@@ -67,11 +77,6 @@ class Updates(ABC):
             due: what else is due after so many updates of the run.
         """
 
-    @property
-    def ahead(self) -> bool:
-        """True if the machine has gone further than the state says, by updates that ``make`` returns next."""
-        return False
-
     def count(self, due: Callable[[int], Due], first: int, most: int) -> int:
         """Returns after how many updates, from ``first`` earlier ones on, something else is due."""
         count = 1
@@ -87,19 +92,6 @@ class Updates(ABC):
     def close(self) -> None:  # noqa: B027
         """Lets go of what the updates keep on a device."""
 
-    def scale(self, step: int) -> float:
-        """Returns the factor of the learning rates in the update that follows ``step`` earlier ones.
-
-        Raises:
-            ValueError: the schedule returned a factor that is not finite or negative.
-        """
-        scale = float(self.factor(step, self.total))
-        if not 0 <= scale < math.inf:
-            raise ValueError(
-                f"schedule: expected a finite factor >= 0, received {scale} at step {step} of {self.total}"
-            )
-        return scale
-
 
 @final
 class OneByOne(Updates):
@@ -108,37 +100,46 @@ class OneByOne(Updates):
     engine = "torch"
 
     def make(self, due: Callable[[int], Due]) -> Made:
-        state, settings = self.state, self.settings
-        batch = self._take()
-        estimate = self._estimate(batch)
-        control = estimate.control
-        scale = self.scale(state.step) * control.rate
-        rate = self.climber.learning_rate * scale
+        state, settings, climber = self.state, self.settings, self.climber
+        v, weights, where = state.batches.take(state.step)
+        if settings.transform is not None:
+            v = settings.transform(v, _random.as_generator(self._seed("transform")))
+        if not state.batches.checked:
+            state.machine.check_batch(v, where, "X")
+        if self.monitor.v is None:
+            self.monitor.watch(v)
+        self.monitor.v = v
+        if self.renews:
+            state.generator.manual_seed(self._seed("rule"))
+        own = isinstance(settings.rule, Rule)  # whose estimate is made of sums that nothing else keeps
+        rounds = settings.precision != "float32"
+        with backends.precision(settings.precision) if rounds else nullcontext():
+            estimate = self._estimate(v, weights)
+        control, parameters = estimate.control, self.parametrisation.parameters
+        scale = self.factor(state.step, self.total) * control.rate
+        made = Made(climber.learning_rate * scale, 0.0, {}, None, control.stop)
         if control.restart is not None:
-            diagnostics = _device.read_numbers(estimate.diagnostics)
-            made = Made(rate, 0.0, diagnostics, None, control.stop)
-            self.climber.restart([control.restart[name] for name in self.parametrisation.parameters])
+            made = made._replace(diagnostics=_device.read_numbers(estimate.diagnostics))
+            climber.restart([control.restart[name] for name in parameters])
         else:
-            weight = 1.0 if batch.weights is None else float(batch.weights.mean())
-            owned = isinstance(settings.rule, Rule)  # whose estimate is made of sums that nothing else keeps
-            gradients = find_direction(
-                self.parametrisation.parameters, estimate.parameters, weight, self.pulls, owned
-            )
-            size = global_norm(gradients)
-            if not estimate.diagnostics:
-                norm, diagnostics = float(size), {}
-            else:  # with one wait for a device
-                norm, *values = _device.to_floats([size, *estimate.diagnostics.values()])
-                diagnostics = dict(zip(estimate.diagnostics, values, strict=True))
+            if own and weights is None and not self.pulls:
+                gradients = [estimate.parameters[name] for name in parameters]
+            else:
+                weight = 1.0 if weights is None else float(weights.mean())
+                gradients = find_direction(parameters, estimate.parameters, weight, self.pulls, own)
+            # The one wait for a device: the norm is finite only if all gradients are.
+            size, noted = global_norm(gradients), estimate.diagnostics
+            norm, *values = _device.to_floats([size, *noted.values()]) if noted else [float(size)]
+            diagnostics = dict(zip(noted, values, strict=True))
             if settings.clip_norm is not None:
                 diagnostics |= self.note_clip(norm)
-            problem = self.monitor.check_gradients(state.step, gradients, norm, diagnostics)
-            made = Made(rate, norm, diagnostics, problem, control.stop)
-            if problem:
-                return made
+            made = made._replace(norm=norm, diagnostics=diagnostics)
+            if not all(map(math.isfinite, (norm, *values))):
+                problem = self.monitor.find_cause(state.step, gradients, norm, diagnostics)
+                return made._replace(problem=problem)
             if settings.clip_norm is not None and norm > settings.clip_norm:
                 gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
-            self.climber.step(gradients, scale)
+            climber.step(gradients, scale)
         state.step += 1
         if self.average:
             self.average.update(state.step)
@@ -146,51 +147,38 @@ class OneByOne(Updates):
         state.history.add(made.norm, made.diagnostics)
         return made
 
-    def _take(self) -> Batch:
-        """Returns the rows of the next update."""
-        state, transform = self.state, self.settings.transform
-        batch = state.batches.take(state.step)
-        if transform is not None:
-            noise = _random.as_generator(stream_seed(self.settings.root, self._own("transform"), state.step))
-            batch = batch._replace(v=transform(batch.v, noise))
-        if not state.batches.checked:
-            state.machine.check_batch(batch.v, batch.where, "X")
-        self.monitor.watch(batch.v)
-        return batch
+    def _estimate(self, v: Tensor, weights: Tensor | None) -> Estimate:
+        """Returns the gradient that the rule estimates, checking what was not checked before the run.
 
-    def _estimate(self, batch: Batch) -> Estimate:
-        """Returns the gradient that the rule estimates, checking what was not checked before the run."""
-        state, rule, generator = self.state, self.settings.rule, self.state.generator
-        if self.renews:
-            generator.manual_seed(stream_seed(self.settings.root, self._own("rule"), state.step))
-        rounds = self.settings.precision != "float32"
-        with backends.precision(self.settings.precision) if rounds else nullcontext():
-            v, weights = batch.v, batch.weights
-            if not isinstance(rule, Rule):  # a rule of somebody's own
-                v = _device.to_device(v, self.device)
-                options: dict[str, Any] = {} if weights is None else {"weights": weights}
-                estimate: Estimate = rule.gradient(
-                    state.machine, v, state=state.rule_state, seed=generator, **options
-                )
-                _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
-                return estimate
-            share, part = 1.0, state.batches.part
-            if part is not None:
-                share = len(v) / state.batches.size
-                if weights is not None:
-                    share, weights = float(weights[part].sum() / weights.sum()), weights[part]
-            row_weights: Tensor | None = None
-            observed: bool | None = state.batches.observed or None
-            if weights is not None or not state.batches.checked:
-                v, row_weights, observed = rule.checked(state.machine, v, weights)
-            elif v.device != self.device:
-                v = _device.to_device(v, self.device)
-            return rule.estimate(
-                self.parametrisation, v, state.rule_state, generator, row_weights, observed,
-                group=state.group, share=share,
-            )  # fmt: skip
+        Raises:
+            TypeError: a rule of somebody's own returned something else.
+        """
+        state, rule, batches, share = self.state, self.settings.rule, self.state.batches, 1.0
+        if not isinstance(rule, Rule):
+            options: dict[str, Any] = {} if weights is None else {"weights": weights}
+            v = _device.to_device(v, self.device)
+            estimate: Estimate = rule.gradient(
+                state.machine, v, state=state.rule_state, seed=state.generator, **options
+            )
+            _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
+            return estimate
+        if batches.part is not None:
+            share = len(v) / batches.size
+            if weights is not None:
+                share, weights = float(weights[batches.part].sum() / weights.sum()), weights[batches.part]
+        row_weights: Tensor | None = None
+        observed: bool | None = batches.observed or None
+        if weights is not None or not batches.checked:
+            v, row_weights, observed = rule.checked(state.machine, v, weights)
+        elif v.device != self.device:
+            v = _device.to_device(v, self.device)
+        return rule.estimate(
+            self.parametrisation, v, state.rule_state, state.generator, row_weights, observed,
+            group=state.group, share=share,
+        )  # fmt: skip
 
-    def _own(self, purpose: str) -> str:
-        """Returns the purpose of a stream of noise that no other process draws from."""
+    def _seed(self, purpose: str) -> int:
+        """Returns the seed of noise of this update for a purpose, from which no other process draws."""
         rank = self.state.group.rank
-        return f"{purpose} {rank}" if rank else purpose
+        own = f"{purpose} {rank}" if rank else purpose
+        return stream_seed(self.settings.root, own, self.state.step)
