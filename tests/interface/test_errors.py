@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,57 +75,24 @@ def of_every(cases: dict[str, Case]) -> pytest.MarkDecorator:
 # Layers and machines ---------------------------------------------------------------------------------------
 
 BUILDING: dict[str, Case] = {
-    **{
-        f"a step of 1e30, {correction}": (
-            f"{words}|received 1e+30",
-            ValueError,
-            "step",
-            partial(hm.chains.GibbsLangevin, 1e30, correction=correction),
-        )
-        for correction, words in {"exact": "less than 2", "none": "finite", "metropolis": "finite"}.items()
-    },
+    "a step of 1e30": ("less than 2|received 1e+30", ValueError, "step", lambda: chains.GibbsLangevin(1e30)),
     "no units": ("at least 1|received 0", ValueError, "n_units", lambda: hm.Bernoulli(0)),
-    "negative units": ("at least 1|received -3", ValueError, "n_units", lambda: hm.Gaussian(-3)),
     "half a unit": ("int|float|2.5", TypeError, "n_units", lambda: hm.Spin(2.5)),
     "true units": ("int|bool", TypeError, "n_units", lambda: hm.Spin(True)),
-    "units in words": ("int|str|'4'", TypeError, "n_units", lambda: hm.Categorical("4", 3)),
     "one state": ("at least 2|received 1", ValueError, "n_states", lambda: hm.Categorical(3, 1)),
-    "states in words": ("int|NoneType", TypeError, "n_states", lambda: hm.Categorical(3, None)),
     "no layer": ("hidden|received 0", ValueError, "layers", lambda: hm.BoltzmannMachine([])),
-    "one layer": ("hidden|received 1", ValueError, "layers", lambda: hm.BoltzmannMachine([hm.Spin(2)])),
     "a bare layer": ("layer|received Spin", TypeError, "layers", lambda: hm.BoltzmannMachine(hm.Spin(2))),
-    "no list": ("layer|received NoneType", TypeError, "layers", lambda: hm.BoltzmannMachine(None)),
-    "sizes": ("layer|received int", TypeError, "layers", lambda: hm.BoltzmannMachine([4, 3])),
     "a torch module": (
         "layer|received Linear",
         TypeError,
         "layers[1]",
         lambda: of(hm.Spin(2), torch.nn.Linear(2, 2)),
     ),
-    "a class": ("layer|received", TypeError, "layers[0]", lambda: of(hm.Spin, hm.Spin(2))),
     "the same layer twice": (
         "distinct|twice",
         ValueError,
         "layers",
         lambda: hm.BoltzmannMachine([hm.Spin(2)] * 2),
-    ),
-    "the same layer apart": (
-        "distinct|twice",
-        ValueError,
-        "layers",
-        lambda: (lambda a: hm.BoltzmannMachine([a, hm.Spin(2), a]))(hm.Spin(3)),
-    ),
-    "negative seed": (
-        "2**63|received -1",
-        ValueError,
-        "seed",
-        lambda: hm.BoltzmannMachine([hm.Spin(2), hm.Spin(2)], seed=-1),
-    ),
-    "a seed in words": (
-        "int|Generator|received str",
-        TypeError,
-        "seed",
-        lambda: hm.BoltzmannMachine([hm.Spin(2), hm.Spin(2)], seed="1"),
     ),
 }
 
@@ -149,18 +115,8 @@ def with_entry(x: torch.Tensor, value: float) -> torch.Tensor:
 
 OUTSIDE = {
     "bernoulli 0.37": (hm.Bernoulli(4), at(0.37), "{0, 1}", "0.37"),
-    "bernoulli -1": (hm.Bernoulli(4), at(-1.0), "{0, 1}", "-1"),
-    "bernoulli 255": (hm.Bernoulli(4), at(255.0), "{0, 1}", "255"),
     "spin 0": (hm.Spin(4), with_entry(2 * V - 1, 0.0), "{-1, +1}", "0"),
-    "spin 0.5": (hm.Spin(4), with_entry(2 * V - 1, 0.5), "{-1, +1}", "0.5"),
     "categorical none hot": (hm.Categorical(2, 3), with_entry(ONE_HOT, 0.0), "one-hot blocks of 3", "0"),
-    "categorical halves": (hm.Categorical(2, 3), with_entry(ONE_HOT, 0.5), "one-hot", ""),
-    "categorical negative": (
-        hm.Categorical(2, 3),
-        torch.tensor([[1.0, 0, 0, 0, 1, 0], [1, 1, -1, 1, 0, 0]]),
-        "one-hot",
-        "",
-    ),
     "categorical two hot": (
         hm.Categorical(2, 3),
         torch.tensor([[1.0, 0, 0, 0, 1, 0], [1, 0, 1, 1, 0, 0]]),
@@ -170,7 +126,7 @@ OUTSIDE = {
 }
 for kind, layer in {"bernoulli": hm.Bernoulli(4), "spin": hm.Spin(4), "gaussian": hm.Gaussian(4)}.items():
     start = V if kind != "spin" else 2 * V - 1
-    for value in (nan, inf, -inf):
+    for value in (nan, inf):
         OUTSIDE[f"{kind} {value}"] = (layer, with_entry(start, value), "finite", str(value))
 OUTSIDE["categorical nan"] = (hm.Categorical(2, 3), with_entry(ONE_HOT, nan), "finite", "nan")
 
@@ -213,15 +169,10 @@ for entrance, (argument, call) in ENTRANCES.items():
     for what, (x, error, words) in {
         "width": (H, ValueError, "4|(2, 3)"),
         "vector": (V[0], ValueError, "4|(4,)"),
-        "cube": (V[None], ValueError, "4|(1, 2, 4)"),
         "empty": (V[:0], ValueError, "row|0"),
-        "objects": (V.numpy().astype(object), TypeError, "numeric|object"),
         "complex": (V.to(torch.complex64), TypeError, "real|torch.complex64"),
         "list": (V.tolist(), TypeError, "tensor|list"),
-        "none": (None, TypeError, "tensor|NoneType"),
     }.items():
-        if what == "none" and entrance == "ais":
-            continue  # there it means no data
         SHAPES[f"{entrance} {what}"] = (words, error, argument, lambda call=call, x=x: call(rbm(), x))
 
 
@@ -233,11 +184,8 @@ def test_shapes_and_types(case: Case) -> None:
 STATES: dict[str, Case] = {
     "one tensor": ("2 layers|one tensor", ValueError, "states", lambda: rbm().energy(V)),
     "too few": ("2 layers|1 entries", ValueError, "states", lambda: rbm().energy([V])),
-    "too many": ("2 layers|3 entries", ValueError, "states", lambda: rbm().energy([V, H, H])),
-    "another machine's": ("3 layers|2 entries", ValueError, "states", lambda: deep().energy([V, H])),
     "in the wrong order": ("4 columns|(2, 3)", ValueError, "states[0]", lambda: rbm().energy([H, V])),
     "rows differ": ("2 rows|received 1", ValueError, "states[1]", lambda: rbm().energy([V, H[:1]])),
-    "a list": ("tensor|list", TypeError, "states[1]", lambda: rbm().energy([V, H.tolist()])),
     "hidden values": ("{0, 1}|received 2|(0, 1)", ValueError, "states[1]", lambda: rbm().energy([V, 2 * H])),
     "unknown parity": (
         "even|odd|'both'",
@@ -246,7 +194,6 @@ STATES: dict[str, Case] = {
         lambda: rbm().free_energy([V, H], summed="both"),
     ),
     "visible alone, deep": ("3 layers", ValueError, "states", lambda: deep().free_energy(V)),
-    "visible alone, even": ("one tensor", ValueError, "states", lambda: rbm().free_energy(V, summed="even")),
     "missing layer of the kept parity": (
         "tensor|NoneType",
         TypeError,
@@ -275,11 +222,8 @@ START_1 = "start at 1|decrease|received"
 
 CHAINS: dict[str, Case] = {
     "negative sweeps": ("at least 0|received -1", ValueError, "sweeps", lambda: run(sweeps=-1)),
-    "half a sweep": ("int|float|1.5", TypeError, "sweeps", lambda: run(sweeps=1.5)),
     "a kernel in words": ("kernel|str", TypeError, "kernel", lambda: run(kernel="gibbs")),
-    "a kernel's class": ("a kernel", TypeError, "kernel", lambda: run(kernel=chains.Gibbs)),
     "no seed": ("Generator|NoneType", TypeError, "seed", lambda: run(seed=None)),
-    "a negative seed": ("received -1", ValueError, "seed", lambda: run(seed=-1)),
     "values beyond the machine's precision": (
         "finite|inf",
         ValueError,
@@ -292,34 +236,17 @@ CHAINS: dict[str, Case] = {
         "start",
         lambda: run(start=[V[:0], H[:0]], kernel=chains.Metropolis()),
     ),
-    "empty tempering": (
-        "row|0",
-        ValueError,
-        "start",
-        lambda: run(start=[V[:0], H[:0]], kernel=chains.Tempering(3)),
-    ),
     "clamp rows": ("(2, 4)|(1, 4)", ValueError, "clamp[0]", lambda: run(clamp=V[:1])),
-    "clamp columns": ("(2, 4)|(2, 3)", ValueError, "clamp[0]", lambda: run(clamp=H)),
     "clamp of hidden columns": ("(2, 3)|(2, 4)", ValueError, "clamp[1]", lambda: run(clamp={1: V})),
     "clamp layer 2": ("0..1|received 2", ValueError, "clamp", lambda: run(clamp={2: H})),
-    "clamp layer -1": ("0..1|received -1", ValueError, "clamp", lambda: run(clamp={-1: H})),
     "clamp layer in words": ("0..1|'v'", TypeError, "clamp", lambda: run(clamp={"v": V})),
-    "clamp words": ("numeric|<U32", TypeError, "clamp", lambda: run(clamp=V.numpy().astype(str))),
     "clamp list": ("tensor|list", TypeError, "clamp", lambda: run(clamp=[V, H])),
-    "clamp mapping of lists": ("tensor|list", TypeError, "clamp[0]", lambda: run(clamp={0: V.tolist()})),
     "clamp value": ("{0, 1}|0.37|(1, 2)", ValueError, "clamp[0]", lambda: run(clamp=at(0.37))),
-    "clamp infinity": ("finite|inf|(1, 2)", ValueError, "clamp[0]", lambda: run(clamp=at(inf))),
     "partial clamp value": (
         "{0, 1}|received 2|(0, 1)",
         ValueError,
         "clamp[0]",
         lambda: run(clamp=at(nan) * 2),
-    ),
-    "partial clamp infinity": (
-        "finite|inf|(0, 0)",
-        ValueError,
-        "clamp[0]",
-        lambda: run(clamp=torch.tensor([[inf, nan, nan, nan]] * 2)),
     ),
     "partial clamp two hot": (
         "one-hot|(0, 0)",
@@ -334,12 +261,8 @@ CHAINS: dict[str, Case] = {
         lambda: run(machine=CATEGORICAL, start=ONE_HOT, clamp=HALF_HELD),
     ),
     "betas rise": (f"{START_1} [1.0, 0.5, 0.6]", ValueError, "betas", betas(1, 0.5, 0.6)),
-    "betas repeat": (f"{START_1} [1.0, 1.0, 0.0]", ValueError, "betas", betas(1, 1, 0)),
     "betas start below 1": (f"{START_1} [0.9, 0.1]", ValueError, "betas", betas(0.9, 0.1)),
     "betas below 0": (f"{START_1} [1.0, -0.1]", ValueError, "betas", betas(1, -0.1)),
-    "betas nan": (f"{START_1} [1.0, nan, 0.0]", ValueError, "betas", betas(1, nan, 0)),
-    "one beta": (f"{START_1} [1.0]", ValueError, "betas", betas(1)),
-    "no betas": (f"{START_1} []", ValueError, "betas", betas()),
     "one replica": ("at least 2|received 1", ValueError, "replicas", lambda: chains.Tempering(1)),
     "inner kernel in words": ("kernel|str", TypeError, "kernel", lambda: chains.Tempering(kernel="gibbs")),
     "tempering within tempering": (
@@ -350,8 +273,6 @@ CHAINS: dict[str, Case] = {
     ),
     "unknown scope": ("state|unit|'row'", ValueError, "scope", lambda: chains.Metropolis("row")),
     "no step": ("received 0.0", ValueError, "step", lambda: chains.Metropolis(step=0)),
-    "nan step": ("received nan", ValueError, "step", lambda: chains.Metropolis(step=nan)),
-    "step in words": ("number|str", TypeError, "step", lambda: chains.Metropolis(step="1")),
 }
 
 
@@ -393,12 +314,6 @@ LIKELIHOOD: dict[str, Case] = {
         "sampled",
         lambda: likelihood.pseudo_log_likelihood(rbm(), V, sampled=0, seed=generator()),
     ),
-    "ln Z in words": (
-        "number|str",
-        TypeError,
-        "log_partition",
-        lambda: likelihood.log_likelihood(rbm(), V, "x"),
-    ),
     "ln Z is nan": (
         "finite|nan",
         ValueError,
@@ -406,23 +321,15 @@ LIKELIHOOD: dict[str, Case] = {
         lambda: likelihood.log_likelihood(rbm(), V, nan),
     ),
     "one chain": ("at least 2|received 1", ValueError, "chains", lambda: ais(chains=1)),
-    "chains as a float": ("int|float", TypeError, "chains", lambda: ais(chains=4.0)),
     "no temperature": ("at least 1|received 0", ValueError, "temperatures", temperatures(0)),
-    "true temperatures": ("int|bool", TypeError, "temperatures", temperatures(True)),
     "temperatures fall": (
         f"{RISE} [0.0, 0.5, 0.4, 1.0]",
         ValueError,
         "temperatures",
         temperatures([0, 0.5, 0.4, 1]),
     ),
-    "temperatures with a gap": ("number|NoneType", TypeError, "temperatures[1]", temperatures([0, None, 1])),
     "temperatures from 0.1": (f"{RISE} [0.1, 1.0]", ValueError, "temperatures", temperatures([0.1, 1])),
-    "temperatures to 2": (f"{RISE} [0.0, 2.0]", ValueError, "temperatures", temperatures([0, 2])),
-    "temperatures nan": (f"{RISE} [0.0, nan, 1.0]", ValueError, "temperatures", temperatures([0, nan, 1])),
-    "temperatures empty": (f"{RISE} []", ValueError, "temperatures", temperatures([])),
     "temperatures as a float": ("1000.0", TypeError, "temperatures", temperatures(1000.0)),
-    "temperatures in words": ("'many'", (TypeError, ValueError), "temperatures", temperatures("many")),
-    "ais seed": ("int|Generator|str", TypeError, "seed", lambda: ais(seed="a")),
 }
 
 
@@ -437,15 +344,9 @@ def test_temperatures_may_be_a_numpy_count() -> None:
 
 TOO_LARGE = {
     "31 and 31": ([hm.Bernoulli(31), hm.Spin(31)], "2^31 "),
-    "784 and 500": ([hm.Bernoulli(784), hm.Bernoulli(500)], "2^500 "),
     "real visible": ([hm.Gaussian(3), hm.Bernoulli(31)], "2^31 "),
-    "categorical": ([hm.Categorical(20, 3), hm.Bernoulli(40)], "2^31.7 "),
     "deep": ([hm.Bernoulli(16), hm.Bernoulli(34), hm.Bernoulli(16)], "2^32 "),
     "real in both parities": ([hm.ReLU(2), hm.ReLU(2)], "received real units|discrete"),
-    "real in both, deep": (
-        [hm.ReLU(1), hm.ReLU(2), hm.Spin(2), hm.ReLU(1)],
-        "received real units",
-    ),
 }
 
 
@@ -470,7 +371,6 @@ def test_too_large_for_enumeration(name: str) -> None:
 
 RULES: dict[str, Case] = {
     "cd 0": ("at least 1|received 0", ValueError, "k", lambda: rules.cd(0)),
-    "cd 1.5": ("int|float|1.5", TypeError, "k", lambda: rules.cd(1.5)),
     "pcd -1": ("at least 1|received -1", ValueError, "k", lambda: rules.pcd(-1)),
     "pcd without chains": ("at least 1|received 0", ValueError, "chains", lambda: rules.pcd(1, 0)),
     "pcd kernel": ("kernel|str", TypeError, "kernel", lambda: rules.pcd(1, kernel="gibbs")),
@@ -486,23 +386,11 @@ RULES: dict[str, Case] = {
         "burn_in",
         lambda: rules.noise_cd(3, burn_in=3),
     ),
-    "noise_cd burns less": (
-        "at least 0|received -1",
-        ValueError,
-        "burn_in",
-        lambda: rules.noise_cd(3, burn_in=-1),
-    ),
     "mean_field_pcd tolerance": (
         "received 0",
         ValueError,
         "tolerance",
         lambda: rules.mean_field_pcd(tolerance=0),
-    ),
-    "mean_field_pcd nan": (
-        "received nan",
-        ValueError,
-        "tolerance",
-        lambda: rules.mean_field_pcd(tolerance=nan),
     ),
     "mean_field_pcd sweeps": (
         "at least 1|received 0",
@@ -511,7 +399,6 @@ RULES: dict[str, Case] = {
         lambda: rules.mean_field_pcd(max_sweeps=0),
     ),
     "centred by name": ("Rule|str", TypeError, "rule", lambda: rules.centred("pcd")),
-    "no seed": ("Generator|NoneType", TypeError, "seed", lambda: gradient(seed=None)),
     "values beyond the machine's precision": (
         "finite|inf",
         ValueError,
@@ -523,12 +410,6 @@ RULES: dict[str, Case] = {
         ValueError,
         "state",
         lambda: gradient(rule=rules.pcd(), state=[V, H, H]),
-    ),
-    "state in words": (
-        "state|str",
-        (TypeError, ValueError),
-        "state",
-        lambda: gradient(rule=rules.pcd(), state="x"),
     ),
 }
 
@@ -547,14 +428,11 @@ def test_unknown_arguments_of_rules(recipe: str) -> None:
 MEAN_FIELD: dict[str, Case] = {
     "start width": ("(batch, 4)|(2, 3)", ValueError, "start", lambda: naive(rbm(), H)),
     "start inf": ("finite|inf|(1, 2)", ValueError, "start", lambda: naive(rbm(), at(inf))),
-    "start in a list": ("tensor|list", TypeError, "start", lambda: naive(rbm(), V.tolist())),
     "clamp width": ("(2, 4)|(2, 3)", ValueError, "clamp[0]", lambda: naive(rbm(), V, clamp=H)),
     "clamp value": ("2|(1, 2)", ValueError, "clamp[0]", lambda: naive(rbm(), V, clamp=at(2.0))),
     "clamp layer": ("0..1|2", ValueError, "clamp", lambda: naive(rbm(), V, clamp={2: V})),
-    "clamp list": ("tensor|list", TypeError, "clamp", lambda: naive(rbm(), V, clamp=V.tolist())),
     "no tolerance": ("received 0", ValueError, "tolerance", lambda: naive(rbm(), V, tolerance=0)),
     "full damping": ("received 1", ValueError, "damping", lambda: naive(rbm(), V, damping=1)),
-    "negative damping": ("received -0.5", ValueError, "damping", lambda: naive(rbm(), V, damping=-0.5)),
     "damping word": ("adaptive|'much'", ValueError, "damping", lambda: naive(rbm(), V, damping="much")),
     "order": ("1, 2 or 3|4", ValueError, "order", lambda: hm.meanfield.tap(rbm(), V, order=4)),
     "no sweeps": ("at least 1|received 0", ValueError, "max_sweeps", lambda: naive(rbm(), V, max_sweeps=0)),
@@ -605,7 +483,6 @@ INITIALISATION: dict[str, Case] = {
         "rows",
         lambda: hm.machine.init_visible_biases_(rbm(), V.tolist()),
     ),
-    "data of one column": ("4 columns|received 1", ValueError, "rows", from_data(hm.Bernoulli(4), V[:, :1])),
     "data of three columns": ("4 columns|received 3", ValueError, "rows", from_data(hm.Bernoulli(4), H)),
     "data outside the support": ("{0, 1}", ValueError, "rows", from_data(hm.Bernoulli(4), 3 * V - 1)),
     "spin data of zeros": ("{-1, +1}", ValueError, "rows", from_data(hm.Spin(4), V)),

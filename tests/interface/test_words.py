@@ -21,12 +21,8 @@ USERS = words.kind_of("docs/page.md")
     ("text", "found"),
     [
         ('"""What stands here."""', True),
-        ('def f():\n    """Whether it does."""', True),
-        ('class A:\n    x = 1\n    """\n    How many."""', True),
         ('def f():\n    """The same, in rows."""', True),
-        ('def f():\n    """Returns what the same call returned."""', False),
         ('x = "What"', False),
-        ('def f():\n    """Wherever it stands."""', False),
     ],
 )
 def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
@@ -37,19 +33,14 @@ def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
     ("text", "limits"),
     [
         (f"# Page\n\n{LONG}\n", {"sentences", "width"}),
-        (f"# Page\n\n{LONG.replace(' word', chr(10) + 'word', 12)}\n", {"sentences"}),
         (f"# Page\n\n- {' '.join(['word'] * 10)}\n- {' '.join(['word'] * 20)}\n", set()),
-        (f"# Page\n\n```python\n# {LONG}\n```\n\n| a |\n|---|\n| {LONG} |\n", set()),
         ("# Page\n\n`a b c d e f g h i j k l m n o p q r s t u v w x y z` is one word.\n", set()),
         ("# Page\n\nWhat it says.\n", {"opening"}),
-        ("# Page\n\nWhat does it say?\n", set()),
         ("# Page\n\nChains follow the law.\n", {"words"}),
-        ("# Page\n\nA flawed `law` is a lawful one.\n", set()),
         (
             "# Page\n\n| a | b |\n|---|---|\n| c | 1.5 ± 2 |\n| d | -3 |\n| e | 4 s |\n| f | 1,000 |\n",
             {"tables"},
         ),
-        ("# Page\n\n| a | b |\n|---|---|\n| c | at 5 |\n| d | low |\n| e | high |\n| f | 1 |\n", set()),
         ("line\n" * 201, {"lines", "sentences"}),
     ],
 )
