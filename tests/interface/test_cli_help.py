@@ -119,10 +119,6 @@ def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: py
     assert [part for part in parts if part not in shown] == [] and "Args" not in shown
 
 
-def test_alone_it_lists_the_commands(cli: CommandLine) -> None:
-    assert cli.succeed().stdout == cli.succeed("--help").stdout
-
-
 def test_the_demo_runs_commands_that_the_parser_takes(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,11 +134,6 @@ def test_the_demo_runs_commands_that_the_parser_takes(
         assert rest == [] and f"$ harmonium {name}" in shown
     (tmp_path / "there").mkdir()
     assert "exists" in cli.refuse("demo", tmp_path / "there")
-
-
-def test_help_of_all(cli: CommandLine) -> None:
-    shown = cli.succeed("-h").stdout
-    assert all(command in shown for command in command_names()) and "--install-completion" in shown
 
 
 @pytest.mark.parametrize(

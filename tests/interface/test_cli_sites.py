@@ -361,23 +361,6 @@ def test_the_nearest_sequence_is_counted_by_letters(
     np.testing.assert_allclose(found, (new[:, None] != codes).mean(2).min(1), atol=1e-6)
 
 
-def test_every_row_of_other_data_is_scored(cli: CommandLine, tmp_path: Path) -> None:
-    """Of a table ln p is that of its cells: a mean as ``evaluate`` has it."""
-    rows = ["size,kind"] + [f"{np.sin(k):.3f},{'ab'[k % 2]}" for k in range(60)]
-    (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
-    cli.train(tmp_path / "rows.csv", tmp_path / "run")
-    data, out = tmp_path / "rows.csv", ("--out", tmp_path / "s.csv", "--json")
-    scored = cli.succeed("score", tmp_path / "run", data, *out).json
-    evaluated = cli.succeed("evaluate", tmp_path / "run", data, "--json").json
-    scores = [float(line["log_likelihood"]) for line in table(tmp_path / "s.csv")]
-    assert np.mean(scores) == pytest.approx(evaluated["results"][0]["log_likelihood"])
-    density = "log_likelihood: a density in the units of the data"
-    assert density in scored["notes"] and density in evaluated["notes"]
-    data.write_text("\n".join([*rows, ",a"]) + "\n")
-    scored = cli.succeed("score", tmp_path / "run", data, *out, "--overwrite").json
-    assert scored["notes"][0] == "log_likelihood: of rows with missing cells, of what they show"
-
-
 @pytest.mark.parametrize("gauge", ["zero-sum", "lattice-gas"])
 def test_couplings_of_a_gauge_have_the_same_distribution(
     cli: CommandLine, run: Path, family: Path, tmp_path: Path, gauge: str

@@ -28,12 +28,7 @@ def meet(x: Any, m: hm.BoltzmannMachine | None = None, **named: Any) -> Any:
 
 
 TAKES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, Any], Any]]] = {
-    "run": ("start", lambda m, x: hm.chains.run(m, hm.chains.Gibbs(), x, 1, seed=generator())),
     "meet": ("start", lambda m, x: meet(x, m)),
-    "gradient": ("v", lambda m, x: hm.rules.cd().gradient(m, x, seed=generator())),
-    "log-likelihood": ("X", lambda m, x: hm.likelihood.log_likelihood(m, x, 0.0)),
-    "exact": ("X", lambda m, x: hm.likelihood.exact_log_likelihood(m, x)),
-    "pseudo": ("X", lambda m, x: hm.likelihood.pseudo_log_likelihood(m, x)),
     "variational bound": ("X", lambda m, x: hm.likelihood.variational_bound(m, x, 0.0)),
     "tap": ("start", lambda m, x: hm.meanfield.tap(m, x)),
     "naive": ("start", lambda m, x: hm.meanfield.naive(m, x)),
@@ -41,7 +36,6 @@ TAKES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, Any], Any]]] = {
     "impute": ("X", lambda m, x: hm.tasks.impute(m, x, MISSING)),
     "denoise": ("noisy", lambda m, x: hm.tasks.denoise(m, x, 0.1)),
     "denoise by data": ("clean", lambda m, x: hm.tasks.denoise(m, V, 0.1, method="pointwise", clean=x)),
-    "free energy": ("states[0]", lambda m, x: m.free_energy(x)),
 }
 takes = pytest.mark.parametrize("take", TAKES)
 
@@ -54,12 +48,6 @@ def test_sparse_and_complex_states_are_refused(take: str, odd: torch.Tensor) -> 
         call(rbm(), odd)
     assert str(caught.value).startswith(f"{argument}: expected a ")
     assert str(odd.layout) in str(caught.value) or str(odd.dtype) in str(caught.value)
-
-
-@pytest.mark.parametrize("values", [V.to_sparse(), V.to(torch.complex64)], ids=["sparse", "complex"])
-def test_sparse_and_complex_clamps_are_refused(values: torch.Tensor) -> None:
-    with pytest.raises(TypeError, match=r"clamp\[0\]: expected a dense tensor of real numbers, received"):
-        hm.chains.run(rbm(), hm.chains.Gibbs(), V, 1, values, seed=generator())
 
 
 @takes

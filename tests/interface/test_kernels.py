@@ -17,7 +17,6 @@ from harmonium._states import leaves, map_leaves, require_alike
 from harmonium.chains import Gibbs, Kernel, KernelState, Langevin, Metropolis, Tempering
 from harmonium.chains.langevin import Annealing
 from harmonium.chains.tempering import Replicas
-from harmonium.cli.options import Chains
 from harmonium.distributed import Group
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 from harmonium.training.state import deal
@@ -105,15 +104,6 @@ def test_a_kernel_counts_through_all_updates() -> None:
     run = train(Counting(), updates=4)
     assert Counting.seen == [(n, n) for n in range(1, 9)]
     assert (run.rule_state.sweeps, run.rule_state.memory) == (8, {"count": 8})
-
-
-def test_a_step_goes_on_adapting_from_update_to_update() -> None:
-    run = train(Adaptive())
-    sizes = [record["step_size"] for record in run.history]
-    assert len(set(sizes)) == len(sizes) == 8
-    assert run.rule_state.memory["step"] != 1.0
-    begun = train(Adaptive(), updates=1).history[0]["step_size"]
-    assert sizes[0] == begun and abs(math.log(sizes[-1])) > abs(math.log(begun))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
@@ -310,10 +300,6 @@ def test_the_kind_of_a_kernel_of_the_package_is_taken() -> None:
     assert Kernel.registry["gibbs"] is Gibbs
 
 
-def test_a_kernel_without_a_kind_is_not_registered() -> None:
-    assert Counting not in Kernel.registry.values()
-
-
 def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) -> None:
     class Noting(Kernel):
         kind = "noting"
@@ -336,34 +322,6 @@ def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) 
     assert "noting" in cli.refuse(*sample, "--kernel", "other", "--overwrite")
     message = cli.refuse(*sample, "--kernel", "noting", "--kernel-option", "inner=3", "--overwrite")
     assert message == "--kernel-option: expected NAME=VALUE with NAME one of step, received 'inner=3'"
-
-
-def test_the_command_makes_every_kernel_of_the_package() -> None:
-    for kind, kernel in Kernel.registry.items():
-        assert type(Chains(kernel=kind).make_kernel()) is kernel
-    assert Chains().make_kernel() is None
-
-
-def test_estimators_and_tasks_take_what_is_registered() -> None:
-    class Noting(Kernel):
-        kind = "noting"
-        invariant = True
-        sweeps: ClassVar[list[int]] = []
-
-        def step(self, hamiltonian, state, generator):
-            self.sweeps.append(state.sweeps)
-            return Gibbs().step(hamiltonian, state, generator)
-
-    rows = (X > 0).astype(float)
-    rbm = hm.RBM(3, max_updates=5, random_state=0).fit(rows)
-    rbm.sample(3, method="noting", sweeps=4)
-    assert Noting.sweeps == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match=r"method: expected one of .*gibbs, .*noting, tempered"):
-        rbm.sample(3, method="other")
-    Noting.sweeps.clear()
-    rows[0, 0] = np.nan
-    assert not np.isnan(rbm.impute(rows, method="noting", sweeps=4)).any()
-    assert Noting.sweeps == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("tiny", [0.0, 1e-50, -1.0])

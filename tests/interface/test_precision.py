@@ -38,9 +38,7 @@ def machine(kind: str) -> hm.BoltzmannMachine:
 
 
 @halves
-@pytest.mark.parametrize(
-    "name", ["layers.0.mean", "layers.0.log_variance", "layers.1.bias", "couplings.0.weight"]
-)
+@pytest.mark.parametrize("name", ["layers.0.mean", "couplings.0.weight"])
 def test_one_parameter_in_16_bits_is_refused(name: str, dtype: torch.dtype) -> None:
     m = machine("gaussian")
     parameter = m.get_parameter(name)
@@ -83,7 +81,7 @@ def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any
     return every
 
 
-@kinds
+@pytest.mark.parametrize("kind", ["bernoulli", "gaussian"])
 @halves
 def test_computing_in_16_bits_is_refused_by_name(kind: str, dtype: torch.dtype) -> None:
     v = machine(kind).random_states(2, seed=generator())[0]
@@ -127,14 +125,6 @@ def test_a_hamiltonian_made_outside_is_refused_inside_autocast() -> None:
         with torch.autocast("cpu"), pytest.raises(ValueError, match=r'outside torch\.autocast\("cpu"\)'):
             call()
             pytest.fail(f"{name} computed inside autocast")
-        call()
-
-
-@kinds
-@pytest.mark.mostly_nightly(2)
-def test_in_32_bits_the_very_same_calls_work(kind: str) -> None:
-    full = machine(kind)
-    for call in calls(full, full.random_states(2, seed=generator())[0]).values():
         call()
 
 

@@ -172,15 +172,6 @@ def test_a_threshold_is_that_of_its_machine_in_files(tmp_path: Path) -> None:
         again.predict(BITS)
 
 
-def test_a_refused_save_changes_nothing(tmp_path: Path) -> None:
-    made = small(RBM).fit(BITS)
-    before = deepcopy(made.machine_.metadata)
-    made.save(tmp_path / "a.safetensors")
-    with pytest.raises(FileExistsError):
-        made.set_params(batch_size=7).save(tmp_path / "a.safetensors")
-    assert made.machine_.metadata == before
-
-
 def test_refused_rows_leave_a_machine_as_it_was() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)])
     for X in (np.full((3, 4), 2.0), np.zeros((3, 5))):

@@ -169,13 +169,6 @@ def test_optimisers_that_cannot_maximise_are_handed_minus_the_gradient() -> None
         assert torch.allclose(moved, torch.full_like(moved, 0.5))
 
 
-def test_momentum_accumulates() -> None:
-    after = machine()
-    train(after, data(), rule=Fixed(), updates=2, learning_rate=1.0, momentum=0.5)
-    for moved in distances(machine(), after):
-        assert torch.allclose(moved, torch.full_like(moved, 1 + 1.5))
-
-
 # Gradient terms --------------------------------------------------------------------------------------------
 
 
