@@ -261,15 +261,6 @@ def test_a_run_that_would_take_too_long_is_not_made_and_other_data_stay(tmp_path
     assert found.commands["d"] == before.commands["d"]
 
 
-def test_quality_of_another_processor_is_not_overwritten(tmp_path: Path) -> None:
-    before = quality_records.Record(EPYC, 2)
-    before.write(tmp_path)
-    assert quality_records.kept(tmp_path, quality_records.Record(EPYC, 4)).cores == 2
-    other = quality_records.Record(replace(EPYC, flags=(*EPYC.flags, "avx512_bf16")), 2)
-    with pytest.raises(ValueError, match="move that file away"):
-        quality_records.kept(tmp_path, other)
-
-
 def test_parameters_of_peers_become_the_machine_that_they_mean() -> None:
     """p(v) ∝ Σ_h exp(b·v + c·h + vᵀWh), by enumeration, also where a row is one state a site."""
     generator = torch.Generator().manual_seed(0)

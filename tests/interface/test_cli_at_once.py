@@ -156,18 +156,6 @@ def test_no_option_of_training_changes_the_model(cli: CommandLine, folder: Path,
         assert (tmp_path / "run" / "machine.safetensors").read_bytes() == kept
 
 
-@pytest.mark.parametrize(
-    "option", [("--method", "chains"), ("--hidden", 13), ("--hidden", "spin:4"), ("--hidden", "4,3")], ids=str
-)
-def test_what_is_modelled_and_the_method_decide(
-    cli: CommandLine, folder: Path, tmp_path: Path, option
-) -> None:
-    done = cli.succeed("train", folder / "rows.csv", tmp_path / "run", *option, "--updates", 3, "--json").json
-    assert "pcd" in done["rule"] and done["updates"] == 3
-    assert ("Bernoulli(8)" in done["layers"]) == ("--method" in option)
-    assert tomllib.loads((tmp_path / "run" / "run.toml").read_text())["method"] == "chains"
-
-
 def test_exact_sums_that_cannot_be_are_refused(
     cli: CommandLine, folder: Path, trained: tuple[Path, Any], tmp_path: Path
 ) -> None:
@@ -218,19 +206,6 @@ def test_images_give_the_machine_of_the_estimator(cli: CommandLine, tmp_path: Pa
         assert same(tmp_path / "run", fitted)
 
 
-def test_lengths_and_rates_are_those_of_the_estimators() -> None:
-    for layers, estimator in (([], hm.RBM()), ([hm.Bernoulli(3)], hm.DBM())):
-        recipe = Recipe(hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), *layers]), "chains")
-        one, other = (Fitting(recipe, Rows.of(torch.ones(300, 4))) for _ in range(2))
-        _training.plan(estimator, one)
-        settings = command._settle(TrainSettings(), other)
-        assert one.decided == other.decided and repr(one.rule) == repr(other.rule)
-        assert all(getattr(settings, name) == value for name, value in one.decided.items())
-        for name in ("schedule", "averaging", "batch_size"):
-            assert getattr(settings, name) == getattr(estimator, name)
-        assert settings.rule == recipe.defaults.rule and f"{settings.rule}(" in repr(one.rule)
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("centred", [None, False, True])
 @pytest.mark.parametrize("kind", [hm.RBM, hm.DBM, hm.RBMClassifier])
@@ -258,19 +233,3 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
         plan(fitting)
         assert fitting.rule is not None
         assert fitting.rule.centred == (usual if centred is None else centred)
-
-
-def test_a_run_by_chains_goes_on_by_chains(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
-    """Also without run.toml, as where a run ended before its first update."""
-    run, data = tmp_path / "run", folder / "rows.csv"
-    own = ("--method", "chains", "--hidden", 4, "--rule", "pcd", "--schedule", "constant")
-    cli.succeed("train", data, run, *own, "--epochs", 1)
-    (run / "run.toml").unlink()
-    done = cli.succeed("train", "--resume", data, run, *own, "--epochs", 2, "--json").json
-    assert "pcd" in done["rule"] and (run / "checkpoint.safetensors").exists()
-    (run / "run.toml").unlink()
-    (run / "machine.safetensors").unlink()  # as where it was interrupted
-    kept = (run / "checkpoint.safetensors").read_bytes()
-    told = ("--hidden", 4, "--method", "chains", "--epochs", 3)
-    assert "--schedule: the run to resume" in cli.refuse("train", "--resume", data, run, *told)
-    assert (run / "checkpoint.safetensors").read_bytes() == kept

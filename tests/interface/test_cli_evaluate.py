@@ -82,19 +82,6 @@ def test_deep_machines_are_enumerated_where_possible(cli: CommandLine, tmp_path:
     assert row["pseudo_log_likelihood"] is None and "one hidden layer" in answer["notes"][0]
 
 
-def test_large_deep_machines_say_what_is_missing(cli: CommandLine, tmp_path: Path) -> None:
-    random_machine(hm.Bernoulli(16), hm.Bernoulli(40), hm.Bernoulli(40), std=0.01).save(
-        tmp_path / "deep.safetensors"
-    )
-    arguments = ("evaluate", tmp_path / "deep.safetensors", BARS, "--temperatures", 20)
-    answer = cli.succeed(*arguments, "--json").json
-    assert answer["log_partition"]["method"] == "ais"
-    assert answer["results"][0]["log_likelihood"] is None
-    assert any(line.startswith("log_likelihood: not available") for line in answer["notes"])
-    assert "not available" in cli.succeed(*arguments).stdout
-    assert "2^35" in cli.refuse(*arguments, "--method", "exact")
-
-
 def test_the_averaged_machine_is_another(cli: CommandLine, tmp_path: Path) -> None:
     cli.train(BARS, tmp_path / "run", "--averaging", 0.9)
     last = cli.succeed("evaluate", tmp_path / "run", "--json").json

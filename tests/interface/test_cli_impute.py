@@ -71,20 +71,6 @@ def test_mistakes(cli: CommandLine, saved: Path, tmp_path: Path, arguments, mess
     )
 
 
-def test_columns_of_all_visible_layers_are_completed(cli: CommandLine, tmp_path: Path) -> None:
-    machine = hm.BoltzmannMachine(
-        [hm.Spin(5), hm.Bernoulli(3), hm.Bernoulli(4)], edges=[(0, 1), (0, 2)], visible=[2, 1]
-    )
-    machine.layers[1].bias.data.fill_(-20.0)
-    machine.layers[2].bias.data.fill_(20.0)
-    machine.save(tmp_path / "m.safetensors")
-    X = np.float32([[1, np.nan, 0, 1, np.nan, 0, 0], [np.nan] * 3 + [1, 1, 0, np.nan]])
-    np.save(tmp_path / "rows.npy", X)
-    out = tmp_path / "done.npy"
-    cli.succeed("impute", tmp_path / "m.safetensors", tmp_path / "rows.npy", "--out", out)
-    np.testing.assert_array_equal(np.load(out), [[1, 1, 0, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0]])
-
-
 def test_a_mean_along_a_curve_is_that_of_cells_at_both_doors(cli: CommandLine, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(0)

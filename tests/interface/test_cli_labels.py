@@ -168,16 +168,6 @@ def test_rows_are_drawn_with_their_labels_and_given_them(cli: CommandLine, run: 
             )
 
 
-def test_missing_labels_are_filled_in(
-    cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
-    cli.succeed("impute", run, files["train"], "--out", tmp_path / "full.csv", "--sweeps", 5)
-    for given, full in zip(read_csv(files["train"]), read_csv(tmp_path / "full.csv"), strict=True):
-        assert given[:2] == full[:2] and full[2] in ("kind", "a", "b") and given[2] in ("", full[2])
-    cli.succeed("impute", run, files["plain"], "--out", tmp_path / "same.csv", "--sweeps", 5)
-    assert read_csv(tmp_path / "same.csv") == read_csv(files["plain"])
-
-
 def test_labels_beside_images(cli: CommandLine, tmp_path: Path) -> None:
     """The first pixel; the machine is asked about what it has seen."""
     X = hm.data.bars_and_stripes().reshape(-1, 4, 4)

@@ -91,18 +91,6 @@ def test_langevin_kernels_train_and_sample(cli: CommandLine, kernel: list[str], 
     assert np.load(tmp_path / "s.npy").shape == (6, 3)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--kernel", "hmc"], "kernel: expected one of"),
-        (of("step=0.1"), "expected NAME=VALUE for another rule or kernel, received 'step=0.1'"),
-        (["--kernel", "langevin"], "machine: expected a Gaussian layer"),
-    ],
-)
-def test_wrong_kernels_are_named(cli: CommandLine, options: list[str], message: str, tmp_path: Path) -> None:
-    assert message in cli.refuse("train", BARS, tmp_path / "run", "--updates", 1, *options)
-
-
 @pytest.mark.parametrize("flags", [(), ("--means",)])
 def test_samples_have_the_columns_of_all_visible_layers(
     cli: CommandLine, tmp_path: Path, flags: tuple[str, ...]

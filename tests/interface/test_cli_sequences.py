@@ -10,12 +10,9 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium._random import as_generator
 from harmonium.data import Letters, read
 from harmonium.sequences import read_alignment, similarity_weights
 from harmonium.tables import Codec
-from harmonium.training import Recipe
-from harmonium.training.seeds import stream_seed
 
 from .command_line import TINY, CommandLine, train_once
 
@@ -77,11 +74,6 @@ def test_unknown_letters_are_read_as_asked(
     assert torch.equal(codec.rows(dataset).all()[3].isnan(), torch.arange(25) // 5 == (3 if word else 9))
 
 
-def test_an_unknown_letter_can_be_refused(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    said = cli.refuse("train", family, tmp_path / "run", "--unknown", "error")
-    assert "line 8: expected letters of '-ACGU', received 'N' in 'd'" in said
-
-
 def test_an_alphabet_of_ones_own(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "spins.txt").write_text("+--+\n--++\n++--\n")
     cli.train(tmp_path / "spins.txt", tmp_path / "run", "--alphabet", "-+0")
@@ -90,27 +82,6 @@ def test_an_alphabet_of_ones_own(cli: CommandLine, tmp_path: Path) -> None:
     assert "alphabet: expected with a file of sequences" in cli.refuse(
         "train", "bars-and-stripes", tmp_path / "other", "--alphabet", "rna"
     )
-
-
-def test_rows_count_by_their_likeness(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    """As if the weights had been given to the library: the same bits."""
-    options = ("--reweight", "0.8", "--seed", "3", "--learning-rate", "0.05", "--schedule", "constant")
-    result = cli.train(family, tmp_path / "run", *options)
-    dataset = read(family)
-    weights = similarity_weights(dataset.samples, 0.8)
-    assert result["effective_rows"] == float(weights.sum()) == 3
-    machine = hm.load(tmp_path / "run" / "machine.safetensors")
-    other = hm.BoltzmannMachine([hm.Categorical(5, 5), hm.Bernoulli(5)], seed=3)
-    rows = Codec.of(machine).rows(dataset)
-    root = hm.training.as_root(3)
-    Recipe(other, "chains").start_(rows, weights, None, as_generator(stream_seed(root, "couplings")))
-    rule = hm.rules.centred(hm.rules.pcd(10, chains=100))
-    settings = {"updates": 20, "clip_norm": 1.0, "seed": stream_seed(root, "train"), "progress": False}
-    hm.train(other, rows, weights=weights, rule=rule, **settings)
-    for name, parameter in machine.named_parameters():
-        assert torch.equal(parameter, other.get_parameter(name)), name
-    cli.succeed("train", "--resume", tmp_path / "run", "--updates", "25")
-    assert "effective_rows" not in cli.train(family, tmp_path / "alike")
 
 
 @pytest.mark.parametrize(
@@ -184,18 +155,6 @@ def test_weights_are_given_as_they_are_written(
     assert f'weights = "{path}"' in (tmp_path / "given" / "run.toml").read_text()
 
 
-def test_a_weight_of_0_leaves_a_row_out(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    (tmp_path / "w.txt").write_text("1\n1\n1\n0.000000\n1\n")
-    lines = TEXT.replace("n", "N").split()
-    (tmp_path / "less.fasta").write_text("\n".join(lines[:6] + lines[8:]) + "\n")
-    options = ("--hidden", 0, "--rule", "pseudo_likelihood", "--updates", 30, "--threads", 1)
-    cli.succeed("train", family, tmp_path / "weighed", "--weights", tmp_path / "w.txt", *options)
-    cli.succeed("train", tmp_path / "less.fasta", tmp_path / "less", *options)
-    runs = (hm.load(tmp_path / name / "machine.safetensors") for name in ("weighed", "less"))
-    for found, expected in zip(*(machine.parameters() for machine in runs), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -226,15 +185,6 @@ def test_rows_that_are_left_out_take_their_weights_along(cli: CommandLine, tmp_p
         tmp_path / "own.fasta", tmp_path / "run", "--unknown", "missing", "--weights", tmp_path / "w.txt"
     )
     assert result["effective_rows"] == 15
-
-
-def test_completions_keep_both_ends_of_a_compressed_name(
-    cli: CommandLine, family: Path, run: Path, tmp_path: Path
-) -> None:
-    out = ("--out", tmp_path / "full.fasta.gz", "--missing", "random:0.2", "--imputations", 2)
-    cli.succeed("impute", run, family, *out)
-    for number in (1, 2):
-        assert len(read(tmp_path / f"full-{number}.fasta.gz").samples) == len(read(family).samples)
 
 
 def test_reweighting_takes_whole_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
@@ -366,9 +316,7 @@ def test_sequences_of_another_alphabet_are_no_rows_of_a_machine(proteins: Path) 
     ("text", "line"),
     [
         (">a\nACGU\nACGU\n>b\nACGU\nACFU\n", 6),
-        ("CLUSTAL\n\na ACGU\nb ACGU\n\na ACGU\nb ACFU\n", 7),
         ("# STOCKHOLM 1.0\na ACGU\nb ACGU\n\na ACGU\nb AFGU\n//\n", 6),
-        ("ACGU\nACFU\n", 2),
     ],
 )
 def test_an_alphabet_without_the_letters_is_named(

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium._settings import Interval, Setting, settings_of
+from harmonium._settings import Setting, settings_of
 from harmonium.chains import Kernel
 from harmonium.cli.options import Chains
 from harmonium.cli.settings import TrainSettings
@@ -237,21 +237,6 @@ def test_text_that_needs_care_comes_back() -> None:
         as_toml([None])
 
 
-@pytest.mark.parametrize(
-    ("closed", "low", "high"),
-    [("both", True, True), ("left", True, False), ("right", False, True), ("neither", False, False)],
-)
-def test_an_interval_takes_the_ends_that_belong_to_it(closed: str, low: bool, high: bool) -> None:
-    interval = Interval(0.0, 1.0, closed)  # type: ignore[arg-type]
-    interval.check(0.5, "share")
-    for value, belongs in ((0.0, low), (1, high), (-0.01, False), (1.01, False)):
-        if belongs:
-            interval.check(value, "share")
-        else:
-            with pytest.raises(ValueError, match=r"share: expected a finite number in [\[(]0"):
-                interval.check(value, "share")
-
-
 def test_what_the_trainer_takes_is_what_the_command_and_the_estimators_take() -> None:
     """Defaults that the command leaves open are those of ``hm.train``; estimators refuse what it refuses."""
     known = inspect.signature(hm.train).parameters
@@ -360,23 +345,6 @@ def test_a_kernel_has_all_its_options_and_a_run_repeats_them(
     states = hm.chains.run(machine, kernel, start, 4, seed=noise_states)
     pixels = 0.5 + 0.5 * states[0].detach().numpy()  # every one has mean and deviation 0.5
     assert np.allclose(np.load(out), pixels, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["adjust=3"], "expected NAME=VALUE for another rule or kernel, received 'adjust=3'"),
-        (["--kernel", "langevin", "adjust"], "expected NAME=VALUE with NAME one of step, adj"),
-        (["--kernel", "langevin", *STEP, "step=2"], "expected step once, received it twice"),
-        (["--kernel", "metropolis", "scope=all"], "scope: expected one of"),
-    ],
-)
-def test_wrong_options_of_a_kernel_are_named(
-    cli: CommandLine, tmp_path: Path, options: list[str], message: str
-) -> None:
-    *before, last = options
-    refused = cli.refuse("train", BARS, tmp_path / "run", *before, "--kernel-option", last)
-    assert refused.startswith("--kernel-option: ") and message in refused
 
 
 def test_more_chains_than_there_is_memory_for_are_refused_in_one_line(cli, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -241,18 +240,6 @@ def test_a_damaged_or_boastful_frame_is_refused(
         assert "cannot be read as" in cli.refuse("data", tmp_path / f"y.{suffix}")
 
 
-def test_kinds_of_columns_come_from_a_file(cli: CommandLine, table: Path, tmp_path: Path) -> None:
-    (tmp_path / "k.toml").write_text(
-        'age = { kind = "binomial", largest = 120 }\n'
-        'city = { kind = "categorical", values = ["Bern", "Rom", "Ulm", "Oslo"] }\n'
-    )
-    (tmp_path / "l.toml").write_text('height = "standardised_gaussian"\nmember = "spin"')
-    found = cli.train(table, tmp_path / "a", "--kinds", tmp_path / "k.toml")
-    assert found["layers"][:3] == ["Binomial(1, 120)", "Gaussian(1)", "Categorical(1, 4)"]
-    found = cli.train(table, tmp_path / "b", "--kinds", tmp_path / "l.toml")
-    assert found["layers"][:4] == ["Gaussian(1)", "StandardisedGaussian(1)", "Categorical(1, 3)", "Spin(1)"]
-
-
 def test_several_draws_are_several_files(cli: CommandLine, table: Path, tmp_path: Path) -> None:
     cli.train(table, tmp_path / "run")
     arguments = ("--imputations", 7, "--sweeps", 5, "--json", "--out", tmp_path / "full.csv")
@@ -293,25 +280,6 @@ def survey(path: Path, names: list[str] = SURVEY) -> Path:
     return write_csv(path, [[*row] for row in zip(*whole, height, strict=True)], names)
 
 
-@pytest.mark.parametrize(
-    ("names", "cell", "expected"),
-    [
-        (["a", "b"], "3", True),
-        (["a", "b"], "1", False),
-        ([f"{i}x{i}" for i in range(16)] + ["digit"], "0.5", False),
-        ([f"q{i}" for i in range(15)] + ["age"], "3", True),
-    ],
-)
-def test_which_numbers_are_a_table(tmp_path: Path, names: list[str], cell: str, expected: bool) -> None:
-    """Not those of one kind: cells that are 0 and 1 alone, and pictures, whose columns are numbered."""
-    rows = [["0"] * len(names)] * 70 + [[cell] * len(names), ["1"] * len(names)]
-    found = read(write_csv(tmp_path / "data.csv", rows, names))
-    assert found.tabular is expected and not found.mixed
-    assert found.types[names[0]].dtype == ("float64" if "." in cell else "int64")
-    without = replace(found, names=None, types=None)
-    assert not without.tabular and not replace(found, image_shape=(1, len(names))).tabular
-
-
 def test_noise_in_a_table_of_real_columns_is_taken_out(cli: CommandLine, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = random.normal([5, 300], [0.1, 20], (60, 2)).round(3)
@@ -330,14 +298,6 @@ def test_noise_in_a_table_of_real_columns_is_taken_out(cli: CommandLine, tmp_pat
         "denoise", tmp_path / "mixed", tmp_path / "survey.csv", "--noise-std", 1, "--out", "x.npy"
     )
     assert "received a table of bernoulli, binomial, gaussian" in refused
-
-
-@pytest.mark.parametrize("cell", ["1.0", "nan", " -7 ", str(2**53 - 1)])
-def test_a_column_is_of_whole_numbers_if_it_is_written_so(tmp_path: Path, cell: str) -> None:
-    found = read(write_csv(tmp_path / "data.csv", [["3", "2.5"], [cell, "1"], ["12", "0"]], ["a", "b"]))
-    whole = cell != "1.0"
-    dtype = ("Int64" if cell == "nan" else "int64") if whole else "float64"
-    assert [kind.dtype for kind in found.types.values()] == [dtype, "float64"]
 
 
 def test_what_is_hidden_is_filled_in_whatever_the_order_of_columns(cli: CommandLine, tmp_path: Path) -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy import sparse
 
 import harmonium as hm
-from harmonium.data import Threshold, encoder_from_dict
 
 from .command_line import TINY, CommandLine
 
@@ -40,17 +38,6 @@ def test_visible_biases_start_from_the_data(cli: CommandLine, tmp_path: Path) ->
     assert not machine.couplings[0].weight.any()
 
 
-def test_gaussian_units_start_off_their_saddle(cli: CommandLine, tmp_path: Path) -> None:
-    """A quarter of the data's variance, unless a size of the couplings is given."""
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400, 3)))
-    for options, variance in (((), 0.25), (("--initial-std", 0.01), 1.0)):
-        run = tmp_path / str(variance)
-        still = ("--method", "chains", "--hidden", 5, "--updates", 3, "--learning-rate", 0)
-        cli("train", tmp_path / "x.npy", run, *still, *options)  # a machine that learned nothing, as it says
-        layer = hm.load(run / "machine.safetensors").layers[0]
-        assert layer.log_variance.exp().tolist() == pytest.approx([variance] * 3, abs=1e-4)
-
-
 @pytest.mark.parametrize(
     ("options", "layers", "encoder"),
     [
@@ -70,21 +57,6 @@ def test_machines(
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert [str(layer) for layer in machine.layers] == result["layers"] == layers
     assert machine.metadata["encoder"]["codec"] == encoder
-
-
-@pytest.mark.parametrize("binarise", ["threshold", "sample", "gray-planes"])
-def test_grey_levels_become_binary(cli: CommandLine, tmp_path: Path, binarise: str) -> None:
-    grey = np.random.default_rng(0).integers(0, 256, size=(30, 2, 3), dtype=np.uint8)
-    np.save(tmp_path / "grey.npy", grey)
-    cli.train(tmp_path / "grey.npy", tmp_path / "run", "--binarise", binarise, "--seed", 3)
-    machine = hm.load(tmp_path / "run" / "machine.safetensors")
-    assert machine.layers[0].width == (48 if "planes" in binarise else 6)
-    assert machine.metadata["data"]["image_shape"] == [2, 3]
-    encoder = encoder_from_dict(machine.metadata["encoder"])
-    states = encoder.encode(grey.reshape(30, 6))
-    assert set(np.unique(states)) == {0, 1}
-    if binarise == "threshold":
-        assert encoder == Threshold()
 
 
 @pytest.mark.parametrize(
@@ -183,21 +155,6 @@ def test_divergence_ends_with_status_1_after_five_attempts(cli: CommandLine, tmp
         assert len(attempts) == 4 and all("begins anew at a third" in each for each in attempts)
         assert last.startswith("error: training diverged after") and f"rate {rate / 81:.4g}" in last
         assert not (tmp_path / data / "machine.safetensors").exists()
-
-
-def test_sparse_and_hdf5_data(cli: CommandLine, tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py")
-    X = np.random.default_rng(0).integers(0, 2, size=(60, 8), dtype=np.uint8)
-    sparse.save_npz(tmp_path / "x.npz", sparse.csr_matrix(X))
-    with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["samples"] = X
-    machines = []
-    for visible in ("bernoulli", "spin"):
-        for name in ("x.npz", "x.h5"):
-            cli.train(tmp_path / name, tmp_path / name[2:], "--visible", visible, "--overwrite")
-            machines.append(hm.load(tmp_path / name[2:] / "machine.safetensors"))
-        sparsely, from_file = (machine.parameters() for machine in machines[-2:])
-        assert all(torch.equal(a, b) for a, b in zip(sparsely, from_file, strict=True))
 
 
 def test_grey_images_train_with_no_option_at_all(cli: CommandLine, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ nan, inf = float("nan"), float("inf")
 V = torch.tensor([[0.0, 1, 1, 0], [1, 0, 1, 1]])
 H = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
 Call = Callable[[], Any]
-Case = tuple[str, type[Exception], str, Call]
+Case = tuple[str, str, Call]
 
 
 def generator() -> torch.Generator:
@@ -57,9 +57,9 @@ def ais(**named: Any) -> Any:
 
 
 def refused(case: Case) -> None:
-    """The right type, and a message that begins with the argument and holds the words, split by "|"."""
-    words, error, argument, call = case
-    with pytest.raises(error) as caught:
+    """A message that begins with the argument and holds the words, split by "|"."""
+    words, argument, call = case
+    with pytest.raises((TypeError, ValueError)) as caught:
         call()
     message = str(caught.value)
     assert message.startswith((f"{argument}:", f"{argument}[")), message
@@ -75,25 +75,15 @@ def of_every(cases: dict[str, Case]) -> pytest.MarkDecorator:
 # Layers and machines ---------------------------------------------------------------------------------------
 
 BUILDING: dict[str, Case] = {
-    "a step of 1e30": ("less than 2|received 1e+30", ValueError, "step", lambda: chains.GibbsLangevin(1e30)),
-    "no units": ("at least 1|received 0", ValueError, "n_units", lambda: hm.Bernoulli(0)),
-    "half a unit": ("int|float|2.5", TypeError, "n_units", lambda: hm.Spin(2.5)),
-    "true units": ("int|bool", TypeError, "n_units", lambda: hm.Spin(True)),
-    "one state": ("at least 2|received 1", ValueError, "n_states", lambda: hm.Categorical(3, 1)),
-    "no layer": ("hidden|received 0", ValueError, "layers", lambda: hm.BoltzmannMachine([])),
-    "a bare layer": ("layer|received Spin", TypeError, "layers", lambda: hm.BoltzmannMachine(hm.Spin(2))),
-    "a torch module": (
-        "layer|received Linear",
-        TypeError,
-        "layers[1]",
-        lambda: of(hm.Spin(2), torch.nn.Linear(2, 2)),
-    ),
-    "the same layer twice": (
-        "distinct|twice",
-        ValueError,
-        "layers",
-        lambda: hm.BoltzmannMachine([hm.Spin(2)] * 2),
-    ),
+    "a step of 1e30": ("less than 2|received 1e+30", "step", lambda: chains.GibbsLangevin(1e30)),
+    "no units": ("at least 1|received 0", "n_units", lambda: hm.Bernoulli(0)),
+    "half a unit": ("int|float|2.5", "n_units", lambda: hm.Spin(2.5)),
+    "true units": ("int|bool", "n_units", lambda: hm.Spin(True)),
+    "one state": ("at least 2|received 1", "n_states", lambda: hm.Categorical(3, 1)),
+    "no layer": ("hidden|received 0", "layers", lambda: hm.BoltzmannMachine([])),
+    "a bare layer": ("layer|received Spin", "layers", lambda: hm.BoltzmannMachine(hm.Spin(2))),
+    "a torch module": ("layer|received Linear", "layers[1]", lambda: of(hm.Spin(2), torch.nn.Linear(2, 2))),
+    "the same layer twice": ("distinct|twice", "layers", lambda: hm.BoltzmannMachine([hm.Spin(2)] * 2)),
 }
 
 
@@ -159,21 +149,21 @@ def test_values_outside_the_support(name: str, entrance: str) -> None:
     layer, x, expected, received = OUTSIDE[name]
     argument, call = ENTRANCES[entrance]
     made = of(type(layer)(*layer.config().values()), hm.Bernoulli(3))
-    refused((f"{expected}|received {received}|(1, ", ValueError, argument, lambda: call(made, x)))
+    refused((f"{expected}|received {received}|(1, ", argument, lambda: call(made, x)))
 
 
 # Shapes, types and numbers of states -----------------------------------------------------------------------
 
 SHAPES: dict[str, Case] = {}
 for entrance, (argument, call) in ENTRANCES.items():
-    for what, (x, error, words) in {
-        "width": (H, ValueError, "4|(2, 3)"),
-        "vector": (V[0], ValueError, "4|(4,)"),
-        "empty": (V[:0], ValueError, "row|0"),
-        "complex": (V.to(torch.complex64), TypeError, "real|torch.complex64"),
-        "list": (V.tolist(), TypeError, "tensor|list"),
+    for what, (x, words) in {
+        "width": (H, "4|(2, 3)"),
+        "vector": (V[0], "4|(4,)"),
+        "empty": (V[:0], "row|0"),
+        "complex": (V.to(torch.complex64), "real|torch.complex64"),
+        "list": (V.tolist(), "tensor|list"),
     }.items():
-        SHAPES[f"{entrance} {what}"] = (words, error, argument, lambda call=call, x=x: call(rbm(), x))
+        SHAPES[f"{entrance} {what}"] = (words, argument, lambda call=call, x=x: call(rbm(), x))
 
 
 @of_every(SHAPES)
@@ -182,21 +172,15 @@ def test_shapes_and_types(case: Case) -> None:
 
 
 STATES: dict[str, Case] = {
-    "one tensor": ("2 layers|one tensor", ValueError, "states", lambda: rbm().energy(V)),
-    "too few": ("2 layers|1 entries", ValueError, "states", lambda: rbm().energy([V])),
-    "in the wrong order": ("4 columns|(2, 3)", ValueError, "states[0]", lambda: rbm().energy([H, V])),
-    "rows differ": ("2 rows|received 1", ValueError, "states[1]", lambda: rbm().energy([V, H[:1]])),
-    "hidden values": ("{0, 1}|received 2|(0, 1)", ValueError, "states[1]", lambda: rbm().energy([V, 2 * H])),
-    "unknown parity": (
-        "even|odd|'both'",
-        ValueError,
-        "summed",
-        lambda: rbm().free_energy([V, H], summed="both"),
-    ),
-    "visible alone, deep": ("3 layers", ValueError, "states", lambda: deep().free_energy(V)),
+    "one tensor": ("2 layers|one tensor", "states", lambda: rbm().energy(V)),
+    "too few": ("2 layers|1 entries", "states", lambda: rbm().energy([V])),
+    "in the wrong order": ("4 columns|(2, 3)", "states[0]", lambda: rbm().energy([H, V])),
+    "rows differ": ("2 rows|received 1", "states[1]", lambda: rbm().energy([V, H[:1]])),
+    "hidden values": ("{0, 1}|received 2|(0, 1)", "states[1]", lambda: rbm().energy([V, 2 * H])),
+    "unknown parity": ("even|odd|'both'", "summed", lambda: rbm().free_energy([V, H], summed="both")),
+    "visible alone, deep": ("3 layers", "states", lambda: deep().free_energy(V)),
     "missing layer of the kept parity": (
         "tensor|NoneType",
-        TypeError,
         "states[0]",
         lambda: rbm().free_energy([None, H], summed="odd"),
     ),
@@ -221,58 +205,44 @@ HALF_HELD = torch.tensor([[nan, 1.0, nan, nan, nan, nan]] * 2)
 START_1 = "start at 1|decrease|received"
 
 CHAINS: dict[str, Case] = {
-    "negative sweeps": ("at least 0|received -1", ValueError, "sweeps", lambda: run(sweeps=-1)),
-    "a kernel in words": ("kernel|str", TypeError, "kernel", lambda: run(kernel="gibbs")),
-    "no seed": ("Generator|NoneType", TypeError, "seed", lambda: run(seed=None)),
+    "negative sweeps": ("at least 0|received -1", "sweeps", lambda: run(sweeps=-1)),
+    "a kernel in words": ("kernel|str", "kernel", lambda: run(kernel="gibbs")),
+    "no seed": ("Generator|NoneType", "seed", lambda: run(seed=None)),
     "values beyond the machine's precision": (
         "finite|inf",
-        ValueError,
         "start",
         lambda: run(start=1e300 * V.double(), machine=of(hm.Gaussian(4), hm.Bernoulli(3))),
     ),
-    "empty metropolis": (
-        "row|0",
-        ValueError,
-        "start",
-        lambda: run(start=[V[:0], H[:0]], kernel=chains.Metropolis()),
-    ),
-    "clamp rows": ("(2, 4)|(1, 4)", ValueError, "clamp[0]", lambda: run(clamp=V[:1])),
-    "clamp of hidden columns": ("(2, 3)|(2, 4)", ValueError, "clamp[1]", lambda: run(clamp={1: V})),
-    "clamp layer 2": ("0..1|received 2", ValueError, "clamp", lambda: run(clamp={2: H})),
-    "clamp layer in words": ("0..1|'v'", TypeError, "clamp", lambda: run(clamp={"v": V})),
-    "clamp list": ("tensor|list", TypeError, "clamp", lambda: run(clamp=[V, H])),
-    "clamp value": ("{0, 1}|0.37|(1, 2)", ValueError, "clamp[0]", lambda: run(clamp=at(0.37))),
-    "partial clamp value": (
-        "{0, 1}|received 2|(0, 1)",
-        ValueError,
-        "clamp[0]",
-        lambda: run(clamp=at(nan) * 2),
-    ),
+    "empty metropolis": ("row|0", "start", lambda: run(start=[V[:0], H[:0]], kernel=chains.Metropolis())),
+    "clamp rows": ("(2, 4)|(1, 4)", "clamp[0]", lambda: run(clamp=V[:1])),
+    "clamp of hidden columns": ("(2, 3)|(2, 4)", "clamp[1]", lambda: run(clamp={1: V})),
+    "clamp layer 2": ("0..1|received 2", "clamp", lambda: run(clamp={2: H})),
+    "clamp layer in words": ("0..1|'v'", "clamp", lambda: run(clamp={"v": V})),
+    "clamp list": ("tensor|list", "clamp", lambda: run(clamp=[V, H])),
+    "clamp value": ("{0, 1}|0.37|(1, 2)", "clamp[0]", lambda: run(clamp=at(0.37))),
+    "partial clamp value": ("{0, 1}|received 2|(0, 1)", "clamp[0]", lambda: run(clamp=at(nan) * 2)),
     "partial clamp two hot": (
         "one-hot|(0, 0)",
-        ValueError,
         "clamp[0]",
         lambda: run(machine=CATEGORICAL, start=ONE_HOT, clamp=TWO_HOT),
     ),
     "partial clamp within a unit": (
         "whole|(0, 0)",
-        ValueError,
         "clamp[0]",
         lambda: run(machine=CATEGORICAL, start=ONE_HOT, clamp=HALF_HELD),
     ),
-    "betas rise": (f"{START_1} [1.0, 0.5, 0.6]", ValueError, "betas", betas(1, 0.5, 0.6)),
-    "betas start below 1": (f"{START_1} [0.9, 0.1]", ValueError, "betas", betas(0.9, 0.1)),
-    "betas below 0": (f"{START_1} [1.0, -0.1]", ValueError, "betas", betas(1, -0.1)),
-    "one replica": ("at least 2|received 1", ValueError, "replicas", lambda: chains.Tempering(1)),
-    "inner kernel in words": ("kernel|str", TypeError, "kernel", lambda: chains.Tempering(kernel="gibbs")),
+    "betas rise": (f"{START_1} [1.0, 0.5, 0.6]", "betas", betas(1, 0.5, 0.6)),
+    "betas start below 1": (f"{START_1} [0.9, 0.1]", "betas", betas(0.9, 0.1)),
+    "betas below 0": (f"{START_1} [1.0, -0.1]", "betas", betas(1, -0.1)),
+    "one replica": ("at least 2|received 1", "replicas", lambda: chains.Tempering(1)),
+    "inner kernel in words": ("kernel|str", "kernel", lambda: chains.Tempering(kernel="gibbs")),
     "tempering within tempering": (
         "Tempering",
-        (TypeError, ValueError),
         "kernel",
         lambda: chains.Tempering(3, kernel=chains.Tempering(2)),
     ),
-    "unknown scope": ("state|unit|'row'", ValueError, "scope", lambda: chains.Metropolis("row")),
-    "no step": ("received 0.0", ValueError, "step", lambda: chains.Metropolis(step=0)),
+    "unknown scope": ("state|unit|'row'", "scope", lambda: chains.Metropolis("row")),
+    "no step": ("received 0.0", "step", lambda: chains.Metropolis(step=0)),
 }
 
 
@@ -292,44 +262,30 @@ RISE = "rise from 0 to 1|received"
 LIKELIHOOD: dict[str, Case] = {
     "deep log_likelihood": (
         "one hidden layer|received 2|exact_log_likelihood",
-        ValueError,
         "machine",
         lambda: likelihood.log_likelihood(deep(), V, 0.0),
     ),
     "deep pseudo": (
         "one hidden layer|received 2",
-        ValueError,
         "machine",
         lambda: likelihood.pseudo_log_likelihood(deep(), V),
     ),
     "real pseudo": (
         "discrete|Gaussian(4)",
-        ValueError,
         "machine",
         lambda: likelihood.pseudo_log_likelihood(of(hm.Gaussian(4), hm.Spin(2)), V),
     ),
     "no draws": (
         "at least 1|received 0",
-        ValueError,
         "sampled",
         lambda: likelihood.pseudo_log_likelihood(rbm(), V, sampled=0, seed=generator()),
     ),
-    "ln Z is nan": (
-        "finite|nan",
-        ValueError,
-        "log_partition",
-        lambda: likelihood.log_likelihood(rbm(), V, nan),
-    ),
-    "one chain": ("at least 2|received 1", ValueError, "chains", lambda: ais(chains=1)),
-    "no temperature": ("at least 1|received 0", ValueError, "temperatures", temperatures(0)),
-    "temperatures fall": (
-        f"{RISE} [0.0, 0.5, 0.4, 1.0]",
-        ValueError,
-        "temperatures",
-        temperatures([0, 0.5, 0.4, 1]),
-    ),
-    "temperatures from 0.1": (f"{RISE} [0.1, 1.0]", ValueError, "temperatures", temperatures([0.1, 1])),
-    "temperatures as a float": ("1000.0", TypeError, "temperatures", temperatures(1000.0)),
+    "ln Z is nan": ("finite|nan", "log_partition", lambda: likelihood.log_likelihood(rbm(), V, nan)),
+    "one chain": ("at least 2|received 1", "chains", lambda: ais(chains=1)),
+    "no temperature": ("at least 1|received 0", "temperatures", temperatures(0)),
+    "temperatures fall": (f"{RISE} [0.0, 0.5, 0.4, 1.0]", "temperatures", temperatures([0, 0.5, 0.4, 1])),
+    "temperatures from 0.1": (f"{RISE} [0.1, 1.0]", "temperatures", temperatures([0.1, 1])),
+    "temperatures as a float": ("1000.0", "temperatures", temperatures(1000.0)),
 }
 
 
@@ -362,7 +318,7 @@ def test_too_large_for_enumeration(name: str) -> None:
         lambda: likelihood.exact_log_likelihood(made, v),
         lambda: rules.exact().gradient(made, v, seed=generator()),
     ):
-        refused((f"2^35|{words}|likelihood.ais", ValueError, "machine", call))
+        refused((f"2^35|{words}|likelihood.ais", "machine", call))
     # No measurement of speed: enumerating any of these would take minutes at least.
     assert time.process_time() - began < 5
 
@@ -370,44 +326,22 @@ def test_too_large_for_enumeration(name: str) -> None:
 # Learning --------------------------------------------------------------------------------------------------
 
 RULES: dict[str, Case] = {
-    "cd 0": ("at least 1|received 0", ValueError, "k", lambda: rules.cd(0)),
-    "pcd -1": ("at least 1|received -1", ValueError, "k", lambda: rules.pcd(-1)),
-    "pcd without chains": ("at least 1|received 0", ValueError, "chains", lambda: rules.pcd(1, 0)),
-    "pcd kernel": ("kernel|str", TypeError, "kernel", lambda: rules.pcd(1, kernel="gibbs")),
-    "tempered_pcd replicas": (
-        "at least 2|received 1",
-        ValueError,
-        "replicas",
-        lambda: rules.tempered_pcd(replicas=1),
-    ),
-    "noise_cd burns all": (
-        "fewer than the 3|received 3",
-        ValueError,
-        "burn_in",
-        lambda: rules.noise_cd(3, burn_in=3),
-    ),
-    "mean_field_pcd tolerance": (
-        "received 0",
-        ValueError,
-        "tolerance",
-        lambda: rules.mean_field_pcd(tolerance=0),
-    ),
+    "cd 0": ("at least 1|received 0", "k", lambda: rules.cd(0)),
+    "pcd -1": ("at least 1|received -1", "k", lambda: rules.pcd(-1)),
+    "pcd without chains": ("at least 1|received 0", "chains", lambda: rules.pcd(1, 0)),
+    "pcd kernel": ("kernel|str", "kernel", lambda: rules.pcd(1, kernel="gibbs")),
+    "tempered_pcd replicas": ("at least 2|received 1", "replicas", lambda: rules.tempered_pcd(replicas=1)),
+    "noise_cd burns all": ("fewer than the 3|received 3", "burn_in", lambda: rules.noise_cd(3, burn_in=3)),
+    "mean_field_pcd tolerance": ("received 0", "tolerance", lambda: rules.mean_field_pcd(tolerance=0)),
     "mean_field_pcd sweeps": (
         "at least 1|received 0",
-        ValueError,
         "max_sweeps",
         lambda: rules.mean_field_pcd(max_sweeps=0),
     ),
-    "centred by name": ("Rule|str", TypeError, "rule", lambda: rules.centred("pcd")),
-    "values beyond the machine's precision": (
-        "finite|inf",
-        ValueError,
-        "v",
-        lambda: gradient(1e300 * V.double()),
-    ),
+    "centred by name": ("Rule|str", "rule", lambda: rules.centred("pcd")),
+    "values beyond the machine's precision": ("finite|inf", "v", lambda: gradient(1e300 * V.double())),
     "state of a deeper machine": (
         "[(4,), (3,)]|[(4,), (3,), (3,)]",
-        ValueError,
         "state",
         lambda: gradient(rule=rules.pcd(), state=[V, H, H]),
     ),
@@ -426,16 +360,16 @@ def test_unknown_arguments_of_rules(recipe: str) -> None:
 
 
 MEAN_FIELD: dict[str, Case] = {
-    "start width": ("(batch, 4)|(2, 3)", ValueError, "start", lambda: naive(rbm(), H)),
-    "start inf": ("finite|inf|(1, 2)", ValueError, "start", lambda: naive(rbm(), at(inf))),
-    "clamp width": ("(2, 4)|(2, 3)", ValueError, "clamp[0]", lambda: naive(rbm(), V, clamp=H)),
-    "clamp value": ("2|(1, 2)", ValueError, "clamp[0]", lambda: naive(rbm(), V, clamp=at(2.0))),
-    "clamp layer": ("0..1|2", ValueError, "clamp", lambda: naive(rbm(), V, clamp={2: V})),
-    "no tolerance": ("received 0", ValueError, "tolerance", lambda: naive(rbm(), V, tolerance=0)),
-    "full damping": ("received 1", ValueError, "damping", lambda: naive(rbm(), V, damping=1)),
-    "damping word": ("adaptive|'much'", ValueError, "damping", lambda: naive(rbm(), V, damping="much")),
-    "order": ("1, 2 or 3|4", ValueError, "order", lambda: hm.meanfield.tap(rbm(), V, order=4)),
-    "no sweeps": ("at least 1|received 0", ValueError, "max_sweeps", lambda: naive(rbm(), V, max_sweeps=0)),
+    "start width": ("(batch, 4)|(2, 3)", "start", lambda: naive(rbm(), H)),
+    "start inf": ("finite|inf|(1, 2)", "start", lambda: naive(rbm(), at(inf))),
+    "clamp width": ("(2, 4)|(2, 3)", "clamp[0]", lambda: naive(rbm(), V, clamp=H)),
+    "clamp value": ("2|(1, 2)", "clamp[0]", lambda: naive(rbm(), V, clamp=at(2.0))),
+    "clamp layer": ("0..1|2", "clamp", lambda: naive(rbm(), V, clamp={2: V})),
+    "no tolerance": ("received 0", "tolerance", lambda: naive(rbm(), V, tolerance=0)),
+    "full damping": ("received 1", "damping", lambda: naive(rbm(), V, damping=1)),
+    "damping word": ("adaptive|'much'", "damping", lambda: naive(rbm(), V, damping="much")),
+    "order": ("1, 2 or 3|4", "order", lambda: hm.meanfield.tap(rbm(), V, order=4)),
+    "no sweeps": ("at least 1|received 0", "max_sweeps", lambda: naive(rbm(), V, max_sweeps=0)),
 }
 
 
@@ -452,40 +386,23 @@ def from_data(visible: torch.nn.Module, X: Any) -> Call:
 
 
 INITIALISATION: dict[str, Case] = {
-    "negative std": (
-        "received -1",
-        ValueError,
-        "std",
-        lambda: hm.machine.normal_(rbm(), -1.0, generator()),
-    ),
-    "nan gain": ("received nan", ValueError, "gain", lambda: hm.machine.orthogonal_(rbm(), nan, generator())),
+    "negative std": ("received -1", "std", lambda: hm.machine.normal_(rbm(), -1.0, generator())),
+    "nan gain": ("received nan", "gain", lambda: hm.machine.orthogonal_(rbm(), nan, generator())),
     "negative scale": (
         "received -1",
-        ValueError,
         "scale",
         lambda: hm.machine.logistic_biases_(rbm(), generator(), scale=-1),
     ),
     "nan location": (
         "received nan",
-        ValueError,
         "location",
         lambda: hm.machine.logistic_biases_(rbm(), generator(), location=nan),
     ),
-    "a seed that is no number": (
-        "Generator|float",
-        TypeError,
-        "seed",
-        lambda: hm.machine.normal_(rbm(), 1.0, 0.5),
-    ),
-    "data in a list": (
-        "array|list",
-        TypeError,
-        "rows",
-        lambda: hm.machine.init_visible_biases_(rbm(), V.tolist()),
-    ),
-    "data of three columns": ("4 columns|received 3", ValueError, "rows", from_data(hm.Bernoulli(4), H)),
-    "data outside the support": ("{0, 1}", ValueError, "rows", from_data(hm.Bernoulli(4), 3 * V - 1)),
-    "spin data of zeros": ("{-1, +1}", ValueError, "rows", from_data(hm.Spin(4), V)),
+    "a seed that is no number": ("Generator|float", "seed", lambda: hm.machine.normal_(rbm(), 1.0, 0.5)),
+    "data in a list": ("array|list", "rows", lambda: hm.machine.init_visible_biases_(rbm(), V.tolist())),
+    "data of three columns": ("4 columns|received 3", "rows", from_data(hm.Bernoulli(4), H)),
+    "data outside the support": ("{0, 1}", "rows", from_data(hm.Bernoulli(4), 3 * V - 1)),
+    "spin data of zeros": ("{-1, +1}", "rows", from_data(hm.Spin(4), V)),
 }
 
 

@@ -30,16 +30,6 @@ def machine() -> hm.BoltzmannMachine:
 # Rules by name ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_rule_by_name_is_its_recipe(name: str) -> None:
-    named, given = machine(), machine()
-    settings = {"updates": 3, "batch_size": 5, "progress": False}
-    hm.train(named, X, rule=name, **settings)
-    hm.train(given, X, rule=RECIPES[name](), **settings)
-    for found, expected in zip(named.parameters(), given.parameters(), strict=True):
-        assert torch.equal(found, expected)
-
-
 def potts() -> hm.BoltzmannMachine:
     return hm.BoltzmannMachine([hm.Bernoulli(6)], {(0, 0): hm.Dense()}, [0])
 
@@ -95,20 +85,6 @@ def test_a_pattern_is_a_matrix_of_booleans(pattern: torch.Tensor, received: str)
     Given.kind = "given"
     with pytest.raises(ValueError, match=rf"pattern: expected .* \(6, 4\) from Given, .*{received}"):
         hm.BoltzmannMachine(layers, edges={(0, 1): Given()})
-
-
-@pytest.mark.parametrize(
-    "take",
-    [
-        lambda rule: hm.train(machine(), X, rule=rule, updates=1),
-        hm.rules.from_options,
-    ],
-)
-def test_an_unknown_name_is_refused_with_the_known_ones(take: Callable[[str], object]) -> None:
-    with pytest.raises(
-        ValueError, match=r"rule: expected .*one of the names exact, cd, pcd, .*; received 'pdc'"
-    ):
-        take("pdc")
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -232,15 +232,6 @@ def test_many_hidden_units_do_not_explain_more_than_there_is() -> None:
     assert float((made.couplings[0].weight.detach().square().sum(1) / 4).mean()) <= 0.25 * 1.1
 
 
-@pytest.mark.parametrize("visible", ["bernoulli", "spin", "categorical"])
-def test_other_units_start_as_the_visible_data_say(visible: str) -> None:
-    made = [hm.BoltzmannMachine([LAYERS[visible](), hm.Bernoulli(4)]) for _ in range(2)]
-    rows = Rows.of(encoded(visible))
-    init_visible_biases_(made[0], rows)
-    init_from_data_(made[1], rows, generator())
-    assert all(torch.equal(x, parameters(made[1])[name]) for name, x in parameters(made[0]).items())
-
-
 def test_off_the_saddle_from_one_row_and_above_a_variance_floor() -> None:
     made = hm.BoltzmannMachine([hm.Gaussian(5), hm.Bernoulli(4)])
     init_from_data_(made, Rows.of(encoded("gaussian")[:1]), generator())

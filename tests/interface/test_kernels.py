@@ -159,14 +159,12 @@ def test_chains_without_what_the_kernel_keeps_begin_it(kernel: Kernel, tmp_path:
     ("kernel", "memory", "message"),
     [
         (Gibbs(), {"step": 1.0}, r"state.memory: expected NoneType"),
-        (Adaptive(), None, r"state.memory: expected dict"),
         (Adaptive(), {"step": 1.0}, r"state.memory: expected \['step', 'mean'\]"),
         (
             Adaptive(),
             {"step": 1, "mean": [torch.zeros(4), torch.zeros(3)]},
             r"\['step'\]: expected float, received int",
         ),
-        (Adaptive(), {"step": 1.0, "mean": [torch.zeros(4), torch.zeros(2)]}, r"\['mean'\]\[1\]: expected"),
         (Langevin(0.3, anneal=True), Annealing(0), r"memory.planned: expected an int of at least 1"),
         (
             Tempering(2),
@@ -240,21 +238,6 @@ def test_replicas_are_not_among_the_chains() -> None:
         assert torch.equal(chains, replicas[:6])
     pairs = hm.rules.ucd(start="persistent", max_sweeps=50)
     assert len(pairs.gradient(real(), X, state, seed=0).state.states[0]) == 6
-
-
-def test_a_diagnostic_may_not_have_the_name_of_a_column() -> None:
-    """It would stand in its place, and nothing could go on from such a history."""
-
-    class Naming(Kernel):
-        invariant = True
-
-        def step(self, hamiltonian, state, generator):
-            return Gibbs().step(hamiltonian, state, generator)[0], {"step": 0.5}
-
-    with pytest.raises(
-        ValueError, match=r"diagnostics: expected names of their own, beside step, .*received .step. twice"
-    ):
-        train(Naming())
 
 
 @pytest.mark.parametrize("place", [0, slice(None)], ids=["state", "list"])

@@ -172,12 +172,6 @@ def test_random_bytes(size: int, tmp_path: Path) -> None:
     assert "not a harmonium file" in refusal(path)
 
 
-def test_a_pickle_is_not_unpickled(tmp_path: Path) -> None:
-    path = tmp_path / "machine.pt"
-    torch.save(small().state_dict(), path)
-    assert "not a harmonium file" in refusal(path)
-
-
 def test_every_truncation(tmp_path: Path) -> None:
     contents = saved(tmp_path / "machine")
     (length,) = struct.unpack("<Q", contents[:8])

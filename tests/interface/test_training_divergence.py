@@ -186,24 +186,6 @@ def test_a_machine_that_begins_far_away_is_not_blamed_for_it() -> None:
     train(made, updates=20, learning_rate=0.01, **settings)
 
 
-@pytest.mark.parametrize("rate", [10.0, 30.0])
-@pytest.mark.parametrize("run", [run for run in RUNS if run != "bernoulli, cd"])
-@pytest.mark.mostly_nightly(2)
-def test_a_run_at_a_high_rate_that_ends_worse_than_independent_units_is_found(run: str, rate: float) -> None:
-    """By training, or after it by ``find_collapse``, as commands and estimators do."""
-    made, settings = start(run)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            train(made, updates=200, learning_rate=rate, **settings)
-        except TrainingDiverged:
-            return
-    v = settings["X"].double()
-    if len(made.layers) == 2 and not caught and hm.tables.find_collapse(made, v.repeat(4, 1)) is None:
-        likelihood = hm.likelihood.exact_log_likelihood(made.double(), v).mean()
-        assert float(likelihood) > -16 * math.log(2)  # what independent units reach here
-
-
 def test_a_run_that_ends_below_uniform_noise_warns() -> None:
     made, settings = start("bernoulli")
 

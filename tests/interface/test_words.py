@@ -48,35 +48,6 @@ def test_what_is_over_a_limit_is_found(text: str, limits: set[str]) -> None:
     assert set(words.over("docs/page.md", text, USERS)) == limits
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (
-            'def f(law):\n    """Returns it.\n\n    law: the machine, as is told.\n    """',
-            ["4: law: the machine, as is told."],
-        ),
-        ('def f(law):\n    """Returns the law."""', ["2: Returns the law."]),
-        ('x = "is told"', []),
-    ],
-)
-def test_words_of_our_own_are_found_in_docstrings(text: str, found: list[str]) -> None:
-    assert words.own_words_of_code(text) == found
-
-
 def test_versions_of_the_changelog_are_counted_one_by_one() -> None:
     text = "# Changelog\n\n## 2\n" + "- one\n" * 61 + "\n## 1\n\n- two\n"
     assert list(words.versions(text)) == [("## 2", 61), ("## 1", 1)]
-
-
-def test_the_list_of_exceptions_can_only_shrink(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "page.md").write_text(f"# Page\n\n{LONG}\n")
-    monkeypatch.setattr(words, "ROOT", tmp_path)
-    monkeypatch.setattr(words, "NOT_YET", {})
-    assert len(words.faults()) == 2
-    monkeypatch.setattr(words, "NOT_YET", {"docs/page.md": {"sentences", "width"}})
-    assert words.faults() == []
-    monkeypatch.setattr(
-        words, "NOT_YET", {"docs/page.md": {"sentences", "width", "lines"}, "docs/gone.md": set()}
-    )
-    assert [line.split(":")[0] for line in words.faults()] == ["docs/page.md", "docs/gone.md"]
