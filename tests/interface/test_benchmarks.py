@@ -119,15 +119,6 @@ def test_no_plain_loop_may_be_the_faster_one(vendor: str) -> None:
     assert {name for name, found in bounds.items() if not found or found[0] < 1} == set()
 
 
-def test_vendors_have_targets_of_their_own() -> None:
-    def bounds(vendor: str) -> dict[str, float | None]:
-        return {each.contestant: each.on(vendor) for each in targets.of("pcd-1-small", vendor)}
-
-    assert bounds("Intel") == {"scikit-learn, fit": 1.7, "rbms 0.5.0": 2.6, "plain torch": 1.2}
-    assert bounds("AMD") == {"scikit-learn, fit": 2.0, "rbms 0.5.0": 3.0, "plain torch": 1.8}
-    assert bounds("another") == {"plain torch": 1.0}
-
-
 @pytest.mark.parametrize(
     ("target", "row", "met", "value"),
     [
@@ -181,28 +172,6 @@ def test_a_record_of_another_processor_is_not_overwritten(tmp_path: Path) -> Non
     assert records.kept(tmp_path, records.Record(EPYC, 2, 1)) is not None
     assert records.kept(tmp_path, records.Record(EPYC, 2, 2)) is None
     assert records.kept(tmp_path, records.Record(XEON, 2, 1)) is None
-
-
-def test_the_page_has_processors_side_by_side_and_marks_what_is_missed() -> None:
-    text = page.text([record(EPYC, 2.0), record(XEON, 2.0), record(XEON, 1.0, threads=2)])
-    line = next(line for line in text.splitlines() if line.startswith("| plain torch |"))
-    assert line.count("**1.50 ✗** ≥ 1.8") == 1  # AMD
-    assert line.count("1.50 ✓ ≥ 1.2") == 1  # Intel
-    assert "- pcd-1-small, plain torch: **1.50 ✗** ≥ 1.8" in text
-    assert "- pcd-1-small, scikit-learn, fit: ≥ 2 (not measured)" in text
-    assert "2.00 times as fast" not in text  # pcd-1-large was not measured
-
-
-def test_the_page_compares_threads_where_they_were_timed_in_turns() -> None:
-    found = [record(XEON, 1.0), record(XEON, 1.0, threads=2), record(EPYC, 4.0, threads=2)]
-    for each in found:
-        rows = each.tables["pcd-1-small"].rows
-        if each is not found[2]:
-            rows = [*rows, Row(targets.ONE_THREAD, 2.0, (2.0, 2.0), 2.0, 3, 2.0)]
-        each.tables["pcd-1-large"] = replace(each.tables["pcd-1-small"], name="pcd-1-large", rows=rows)
-        each.measured["pcd-1-large"] = each.measured["pcd-1-small"]
-    assert page.text(found).count("as fast as one thread") == 1
-    assert page.text(found).count("pcd-1-large: 2.00 times as fast as one thread **✓** ≥ 1.7") == 1
 
 
 def test_scikit_learn_learns_from_as_many_batches_as_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,16 +259,3 @@ def test_seconds_to_a_target_lie_between_two_lengths() -> None:
     worse = replace(run(10, 20.0, -89.0), rate=1.0)
     found.runs.append(worse)
     assert found.frontier("plain torch")[-1].rate == 0.1
-
-
-def test_the_page_shows_time_to_quality_with_what_was_not_reached() -> None:
-    runs = [quality_records.Run("plain torch", "d", "linear", 0.1, False, 5, 9, 7.0, -87.5, -87.6, -87.4)]
-    runs.append(replace(runs[0], passes=1, seconds=1.0, test=-90.0, low=-91.0, high=-89.0))
-    made = quality_records.Record(EPYC, 2, {"d": {"commit": "0000000", "load": 1.0}})
-    made.results["mnist"] = quality_records.Results("MNIST", ["a note"], [-92.0, -88.0, -87.0], runs)
-    text = page.text([], [made])
-    best = "≤ 1.00 | 5.57 | not in 7.00 | -87.50 (-87.60 to -87.40)"
-    assert f"| plain torch | {best} | 7.00 | linear 0.1, 5 passes |" in text
-    assert "(images/quality_mnist.png)" in text
-    assert "- a note" in text
-    assert "Time to quality" not in page.text([])

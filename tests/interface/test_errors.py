@@ -20,6 +20,9 @@ Call = Callable[[], Any]
 Case = tuple[str, str, Call]
 
 
+HUGE = torch.full((2, 4), 1e200, dtype=torch.float64)
+
+
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
@@ -41,6 +44,15 @@ def at(value: float, row: int = 1, column: int = 2) -> torch.Tensor:
     x = V.clone()
     x[row, column] = value
     return x
+
+
+def real() -> hm.BoltzmannMachine:
+    return of(hm.Gaussian(4), hm.Bernoulli(3))
+
+
+def meet(x: Any, m: hm.BoltzmannMachine | None = None, **named: Any) -> Any:
+    given = {"pair_kernel": hm.coupled.Gibbs(), "max_sweeps": 5, "seed": generator()} | named
+    return hm.coupled.meet(m or rbm(), start=x, **given)
 
 
 def run(**named: Any) -> Any:
@@ -130,6 +142,16 @@ ENTRANCES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, torch.Tensor], An
     "run": ("start", lambda m, x: chains.run(m, chains.Gibbs(), x, 1, seed=generator())),
     "gradient": ("v", lambda m, x: rules.cd().gradient(m, x, seed=generator())),
 }
+MISSING = torch.tensor([[True, False, False, False]])
+FURTHER_ENTRANCES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, torch.Tensor], Any]]] = {
+    "meet": ("start", lambda m, x: meet(x, m)),
+    "variational_bound": ("X", lambda m, x: likelihood.variational_bound(m, x, 0.0)),
+    "tap": ("start", lambda m, x: hm.meanfield.tap(m, x)),
+    "naive": ("start", lambda m, x: naive(m, x)),
+    "landscape": ("start", lambda m, x: hm.meanfield.landscape(m, x)),
+    "impute": ("X", lambda m, x: hm.tasks.impute(m, x, MISSING)),
+    "denoise": ("noisy", lambda m, x: hm.tasks.denoise(m, x, 0.1)),
+}
 OF_WHAT_IS_OBSERVED = ("log_likelihood", "exact_log_likelihood", "gradient")
 
 
@@ -155,12 +177,13 @@ def test_values_outside_the_support(name: str, entrance: str) -> None:
 # Shapes, types and numbers of states -----------------------------------------------------------------------
 
 SHAPES: dict[str, Case] = {}
-for entrance, (argument, call) in ENTRANCES.items():
+for entrance, (argument, call) in (ENTRANCES | FURTHER_ENTRANCES).items():
     for what, (x, words) in {
         "width": (H, "4|(2, 3)"),
         "vector": (V[0], "4|(4,)"),
-        "empty": (V[:0], "row|0"),
+        "empty": (V[:0], "(0, 4)"),
         "complex": (V.to(torch.complex64), "real|torch.complex64"),
+        "sparse": (V.to_sparse(), "torch.sparse_coo"),
         "list": (V.tolist(), "tensor|list"),
     }.items():
         SHAPES[f"{entrance} {what}"] = (words, argument, lambda call=call, x=x: call(rbm(), x))
@@ -169,6 +192,36 @@ for entrance, (argument, call) in ENTRANCES.items():
 @of_every(SHAPES)
 def test_shapes_and_types(case: Case) -> None:
     refused(case)
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES | FURTHER_ENTRANCES)
+def test_no_rows_of_units_of_several_columns(entrance: str) -> None:
+    argument, call = (ENTRANCES | FURTHER_ENTRANCES)[entrance]
+    made = of(hm.Categorical(4, 3), hm.Bernoulli(3))
+    refused(("expected |(0, 12)", argument, lambda: call(made, torch.zeros(0, 12))))
+
+
+BEYOND: dict[str, Case] = {  # finite in double precision, and infinite in the machine's
+    name: ("expected finite values, received inf at (0, 0)", argument, lambda call=call: call(real(), HUGE))
+    for name, argument, call in (
+        ("log_likelihood", "X", lambda m, x: likelihood.log_likelihood(m, x, 0.0)),
+        ("variational_bound", "X", lambda m, x: likelihood.variational_bound(m, x, 0.0)),
+        ("denoise", "noisy", lambda m, x: hm.tasks.denoise(m, x, noise_std=0.1)),
+    )
+}
+
+
+@of_every(BEYOND)
+def test_numbers_beyond_the_precision_of_the_machine(case: Case) -> None:
+    refused(case)
+
+
+@pytest.mark.parametrize("solve", [hm.meanfield.tap, naive, hm.meanfield.landscape])
+def test_numbers_whose_squares_overflow_give_no_solution(solve: Callable[..., Any]) -> None:
+    for made in (rbm(), real()):
+        refused(
+            ("values whose squares torch.float32 can hold", "start", lambda made=made: solve(made, at(1e30)))
+        )
 
 
 STATES: dict[str, Case] = {
@@ -205,6 +258,13 @@ HALF_HELD = torch.tensor([[nan, 1.0, nan, nan, nan, nan]] * 2)
 START_1 = "start at 1|decrease|received"
 
 CHAINS: dict[str, Case] = {
+    "pairs of another kernel": (
+        "a pair kernel|Gibbs",
+        "pair_kernel",
+        lambda: meet(V, pair_kernel=chains.Gibbs()),
+    ),
+    "pairs and a seed in words": ("an int or a torch.Generator|str", "seed", lambda: meet(V, seed="3")),
+    "states of no rows": ("int|0", "rows", lambda: rbm().random_states(0, seed=generator())),
     "negative sweeps": ("at least 0|received -1", "sweeps", lambda: run(sweeps=-1)),
     "a kernel in words": ("kernel|str", "kernel", lambda: run(kernel="gibbs")),
     "no seed": ("Generator|NoneType", "seed", lambda: run(seed=None)),
