@@ -82,14 +82,6 @@ def test_deep_machines_are_enumerated_where_possible(cli: CommandLine, tmp_path:
     assert row["pseudo_log_likelihood"] is None and "one hidden layer" in answer["notes"][0]
 
 
-def test_the_averaged_machine_is_another(cli: CommandLine, tmp_path: Path) -> None:
-    cli.train(BARS, tmp_path / "run", "--averaging", 0.9)
-    last = cli.succeed("evaluate", tmp_path / "run", "--json").json
-    averaged = cli.succeed("evaluate", tmp_path / "run", "--averaged", "--json").json
-    assert Path(averaged["machine"]).name == "averaged.safetensors"
-    assert last["log_partition"]["value"] != averaged["log_partition"]["value"]
-
-
 def test_an_unfinished_run_gives_its_checkpoint(cli: CommandLine, tmp_path: Path) -> None:
     run = tmp_path / "run"
     cli.train("digits", run, "--binarise", "threshold", "--averaging", 0.9)

@@ -61,29 +61,6 @@ def test_other_data_are_read_in_the_alphabet_of_training(cli: CommandLine, tmp_p
     assert "line 4: expected letters of '-ACDEFGHIKLMNPQRSTVWY', received '1' in 'b'" in said
 
 
-@pytest.mark.parametrize(("word", "taken"), [(None, [0]), ("missing", [np.nan])])
-def test_unknown_letters_are_read_as_asked(
-    cli: CommandLine, family: Path, tmp_path: Path, word: str | None, taken: list[float]
-) -> None:
-    more = () if word is None else ("--unknown", word)
-    cli.train(family, tmp_path / "run", *more)
-    codec = Codec.of(hm.load(tmp_path / "run" / "machine.safetensors"))
-    assert isinstance(codec.encoder, Letters)
-    dataset = read(family, alphabet=codec.encoder.alphabet, unknown=codec.encoder.unknown)
-    np.testing.assert_array_equal(dataset.samples[3, 3:4], taken)
-    assert torch.equal(codec.rows(dataset).all()[3].isnan(), torch.arange(25) // 5 == (3 if word else 9))
-
-
-def test_an_alphabet_of_ones_own(cli: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "spins.txt").write_text("+--+\n--++\n++--\n")
-    cli.train(tmp_path / "spins.txt", tmp_path / "run", "--alphabet", "-+0")
-    cli.succeed("sample", tmp_path / "run", *FEW, "--out", tmp_path / "x.fasta")
-    assert set((tmp_path / "x.fasta").read_text()) <= set("-+0>1234\n")
-    assert "alphabet: expected with a file of sequences" in cli.refuse(
-        "train", "bars-and-stripes", tmp_path / "other", "--alphabet", "rna"
-    )
-
-
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
@@ -242,18 +219,6 @@ def test_stockholm_files_are_data_as_fasta_is(cli: CommandLine, family: Path, tm
     assert (tmp_path / "x.fasta").read_bytes() == (tmp_path / "y.fasta").read_bytes()
     cli.train(path, tmp_path / "run")
     cli.succeed("evaluate", tmp_path / "run", family, "--method", "exact")
-
-
-def test_missing_letters_are_filled_in(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    cli.train(family, tmp_path / "run", "--unknown", "missing")
-    cli.succeed("impute", tmp_path / "run", family, "--out", tmp_path / "full.fasta")
-    found, given = (
-        read_alignment(tmp_path / "full.fasta", alphabet="rna", unknown="error"),
-        read_alignment(family),
-    )
-    differs = found.codes != given.codes
-    differs[3, 3] = False
-    assert not differs.any() and found.names == list("abcde")
 
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"

@@ -227,23 +227,6 @@ OWN = "-ACGU"  # as a sequence: its letters are numbered A1, C2, G3, U4
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("x.csv", "mutant,DMS_score\nA1C,1\nA1C:C2A,3\nG3U,\n", ["-CCGU", "-CAGU", "-ACUU"]),
-        ("x.tsv", "mutant\tDMS_score\nA1C:G3U\t2\n", ["-CCUU"]),
-        ("x.csv", "\ufeffmutant\nA1C\nG3U\n", ["-CCGU", "-ACUU"]),
-        ("x.csv", "mutant,DMS_score\nA1A,1\nG3-,\n", ["-ACGU", "-AC-U"]),
-    ],
-)
-def test_lists_of_mutants_as_they_come(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
-    """Rows of a table, or of a column alone."""
-    (tmp_path / name).write_bytes(text.encode())
-    names = _read_mutants(tmp_path / name)
-    rows = hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
-    assert hm.sequences.spell(rows, LETTERS) == expected
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         (

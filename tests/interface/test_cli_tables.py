@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
-from harmonium.data import encoder_from_dict, read
+from harmonium.data import encoder_from_dict
 
 from .command_line import CommandLine, read_csv, write_csv
 
@@ -145,31 +144,6 @@ def test_what_does_not_fit_a_table_is_refused(cli: CommandLine, table: Path, tmp
     )
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".tsv"])
-def test_frames_and_tabs_in_and_out(cli: CommandLine, table: Path, tmp_path: Path, suffix: str) -> None:
-    if suffix != ".tsv":
-        pytest.importorskip("polars")
-    run, data, again = tmp_path / "run", tmp_path / f"table{suffix}", tmp_path / "again.csv"
-    cli.succeed("data", table, "--out", data)
-    found, first = read(data), read(table)
-    assert found.names == first.names
-    assert [c.dtype.lower() for c in found.frame().columns[:2]] == ["int64", "float64"]
-    for mine, theirs in zip(found.frame().columns, first.frame().columns, strict=True):
-        assert mine.values.tolist() == pytest.approx(theirs.values.tolist(), nan_ok=True)
-    cli.succeed("data", data, "--out", again)
-    assert read_csv(again)[5:] == read_csv(table)[5:]
-    cli.train(data, run)
-    cli.succeed("sample", run, "--rows", 7, "--sweeps", 5, "--out", tmp_path / f"rows{suffix}")
-    drawn = read(tmp_path / f"rows{suffix}").frame()
-    assert [cells.name for cells in drawn.columns] == NAMES and len(drawn) == 7
-    assert set(drawn.columns[2].values) <= set(CITIES)
-    cli.succeed("impute", run, table, "--out", tmp_path / f"full{suffix}", "--sweeps", 5)
-    full = read(tmp_path / f"full{suffix}").frame()
-    assert not any(cells.missing.any() for cells in full.columns)
-    answer = cli.refuse("impute", run, table, "--out", tmp_path / f"full{suffix}")
-    assert "exists; --overwrite replaces it" in answer
-
-
 def test_frames_have_types_and_categories(cli: CommandLine, tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     sizes = polars.Series(["M", "L", None] * 20, dtype=polars.Enum(["S", "M", "L"]))
@@ -207,24 +181,6 @@ def test_what_rows_are_given_stands_in_them_as_it_was_given(cli: CommandLine, tm
     holes = write_csv(tmp_path / "holes.csv", [["33.4", "", "1.5"]], ["age", "kind", "income"])
     cli.succeed("impute", tmp_path / "run", holes, "--out", tmp_path / "full.csv", "--sweeps", 3)
     assert read_csv(tmp_path / "full.csv")[1][::2] == ["33.4", "1.5"]
-
-
-def test_an_estimator_around_a_run_knows_the_names_of_columns_of_numbers(
-    cli: CommandLine, tmp_path: Path
-) -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(np.random.default_rng(0).normal((1, 50), (0.1, 9), (60, 2)), columns=["a", "b"])
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    cli.train(tmp_path / "t.csv", tmp_path / "run")
-    loaded = hm.RBM.load(tmp_path / "run")
-    assert list(loaded.feature_names_in_) == ["a", "b"]
-    assert np.isfinite(loaded.score(frame))
-    with pytest.raises(ValueError, match="must be in the same order"):
-        loaded.score(frame[["b", "a"]])
-    cli.train(tmp_path / "t.csv", tmp_path / "spare")
-    bare = hm.RBMOutlier.load(tmp_path / "spare")
-    with pytest.raises(NotFittedError, match=r"from_machine.* finds it"):
-        bare.predict(frame)
 
 
 def test_a_damaged_or_boastful_frame_is_refused(

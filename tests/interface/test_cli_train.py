@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import harmonium as hm
 
@@ -26,16 +25,6 @@ def test_a_run_is_written_and_summarised(cli: CommandLine, tmp_path: Path) -> No
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert machine.metadata["data"] == {"name": BARS, "source": BARS, "image_shape": [4, 4]}
     assert machine.metadata["encoder"] == {"codec": "Identity"}
-
-
-def test_visible_biases_start_from_the_data(cli: CommandLine, tmp_path: Path) -> None:
-    X = np.random.default_rng(0).binomial(1, [0.9, 0.2, 0.5], size=(400, 3)).astype(np.float32)
-    np.save(tmp_path / "x.npy", X)
-    cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
-    machine = hm.load(tmp_path / "run" / "machine.safetensors")
-    expected = (X.sum(0) + 0.5) / (len(X) + 1)
-    np.testing.assert_allclose(torch.sigmoid(machine.layers[0].bias).detach(), expected, rtol=1e-5)
-    assert not machine.couplings[0].weight.any()
 
 
 @pytest.mark.parametrize(

@@ -175,14 +175,6 @@ def test_weights_that_cannot_be_are_refused(weights: Any, error: type[Exception]
         train(X, weights=weights)
 
 
-@pytest.mark.parametrize("kind", [list, np.float32, torch.tensor])
-def test_weights_of_any_kind(kind: Any) -> None:
-    weights = [float(row % 3) for row in range(12)]
-    expected = list(train(X, weights=np.array(weights)).parameters())
-    for left, right in zip(train(X, weights=kind(weights)).parameters(), expected, strict=True):
-        assert torch.equal(left, right)
-
-
 def test_a_run_resumes_with_its_own_weights_only(tmp_path: Path) -> None:
     weights = np.arange(12.0)
     settings: dict[str, Any] = {"rule": hm.rules.pcd(), "weights": weights}

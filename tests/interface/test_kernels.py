@@ -228,18 +228,6 @@ def test_a_step_changes_nothing_that_it_was_given(kernel: Kernel, held: bool) ->
         state = after
 
 
-def test_replicas_are_not_among_the_chains() -> None:
-    """Of what tempering hands on to pairs, those at β = 1 alone follow the machine."""
-    run = train(Tempering(3))
-    state = run.rule_state
-    assert [len(x) for x in state.states] == [6, 6]
-    assert [len(x) for x in state.memory.states] == [18, 18]
-    for chains, replicas in zip(state.states, state.memory.states, strict=True):
-        assert torch.equal(chains, replicas[:6])
-    pairs = hm.rules.ucd(start="persistent", max_sweeps=50)
-    assert len(pairs.gradient(real(), X, state, seed=0).state.states[0]) == 6
-
-
 @pytest.mark.parametrize("place", [0, slice(None)], ids=["state", "list"])
 def test_what_is_no_pair_of_a_state_and_diagnostics_is_refused(place: Any) -> None:
     class Short(Kernel):
