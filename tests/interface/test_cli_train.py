@@ -120,6 +120,7 @@ def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, t
         ),
         ([BARS, "--validation", BARS, "--metric", "label"], ["--metric: ", "without one"]),
         ([BARS, "--early-stopping", "3"], ["--early-stopping: ", "--validation"]),
+        ([BARS, "--joint", "0.3"], ["joint: ", "--label", "0.3"]),
         (["digits", "--visible", "bernoulli"], ["digits: ", "0.3125", "binarise"]),
         (["digits", "--binarise", "bit-planes"], ["digits: ", "uint8"]),
         ([BARS, "--no-such-option"], ["--no-such-option"]),

@@ -294,6 +294,7 @@ CHAINS: dict[str, Case] = {
     "betas rise": (f"{START_1} [1.0, 0.5, 0.6]", "betas", betas(1, 0.5, 0.6)),
     "betas start below 1": (f"{START_1} [0.9, 0.1]", "betas", betas(0.9, 0.1)),
     "betas below 0": (f"{START_1} [1.0, -0.1]", "betas", betas(1, -0.1)),
+    "overlaps of other chains": ("2 chains|received 1", "others", lambda: chains.overlaps(rbm(), V, V[:1])),
     "one replica": ("at least 2|received 1", "replicas", lambda: chains.Tempering(1)),
     "inner kernel in words": ("kernel|str", "kernel", lambda: chains.Tempering(kernel="gibbs")),
     "tempering within tempering": (
