@@ -76,6 +76,17 @@ def test_rules(cli: CommandLine, tmp_path: Path, options: list[str], name: str) 
         assert cli.train(BARS, tmp_path / "run", *options, *plain)["rule"].startswith(name)
 
 
+def test_gaussian_units_start_off_their_saddle(cli: CommandLine, tmp_path: Path) -> None:
+    """A quarter of the data's variance, unless a size of the couplings is given."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400, 3)))
+    for options, variance in (((), 0.25), (("--initial-std", 0.01), 1.0)):
+        run = tmp_path / str(variance)
+        still = ("--method", "chains", "--hidden", 5, "--updates", 3, "--learning-rate", 0)
+        cli("train", tmp_path / "x.npy", run, *still, *options)  # a machine that learned nothing, as it says
+        layer = hm.load(run / "machine.safetensors").layers[0]
+        assert layer.log_variance.exp().tolist() == pytest.approx([variance] * 3, abs=1e-4)
+
+
 def test_an_existing_run_is_kept_unless_told_otherwise(cli: CommandLine, tmp_path: Path) -> None:
     run = tmp_path / "run"
     cli.train(BARS, run)
@@ -107,6 +118,7 @@ def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, t
         ([BARS, "--rule", "magic"], ["--rule: ", "pcd", "magic"]),
         ([BARS, "--rule", "cd", "--chains", "5"], ["--chains: ", "cd", "5"]),
         ([BARS, "--hidden", "5,x"], ["--hidden: ", "'x'"]),
+        ([BARS, "--hidden", "0,5"], ["--hidden: ", "'0'"]),
         ([BARS, "--hidden", "soft:5"], ["--hidden: ", "soft"]),
         ([BARS, "--binarise", "magic"], ["--binarise: ", "magic"]),
         ([BARS, "--updates", "5", "--epochs", "5"], ["--updates, --epochs: "]),

@@ -29,6 +29,10 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
         "--learning-rate 0.2 --schedule cosine",
         {"learning_rate": 0.2, "schedule": "cosine"},
     ),
+    "batch, clip and decay": (
+        "--batch-size 7 --clip-norm 0.5 --weight-decay 0.01",
+        {"batch_size": 7, "clip_norm": 0.5, "weight_decay": 0.01},
+    ),
     "average": ("--averaging 0.9", {"averaging": 0.9}),
     "start": ("--initial-std 0.1", {"initial_std": 0.1}),
     "start by names": ("--init orthogonal,logistic", {"init": "orthogonal,logistic"}),

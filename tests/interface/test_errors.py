@@ -93,6 +93,7 @@ BUILDING: dict[str, Case] = {
     "true units": ("int|bool", "n_units", lambda: hm.Spin(True)),
     "one state": ("at least 2|received 1", "n_states", lambda: hm.Categorical(3, 1)),
     "no layer": ("hidden|received 0", "layers", lambda: hm.BoltzmannMachine([])),
+    "one layer": ("hidden|received 1", "layers", lambda: hm.BoltzmannMachine([hm.Spin(2)])),
     "a bare layer": ("layer|received Spin", "layers", lambda: hm.BoltzmannMachine(hm.Spin(2))),
     "a torch module": ("layer|received Linear", "layers[1]", lambda: of(hm.Spin(2), torch.nn.Linear(2, 2))),
     "the same layer twice": ("distinct|twice", "layers", lambda: hm.BoltzmannMachine([hm.Spin(2)] * 2)),
@@ -119,6 +120,12 @@ OUTSIDE = {
     "bernoulli 0.37": (hm.Bernoulli(4), at(0.37), "{0, 1}", "0.37"),
     "spin 0": (hm.Spin(4), with_entry(2 * V - 1, 0.0), "{-1, +1}", "0"),
     "categorical none hot": (hm.Categorical(2, 3), with_entry(ONE_HOT, 0.0), "one-hot blocks of 3", "0"),
+    "categorical negative": (
+        hm.Categorical(2, 3),
+        torch.tensor([[1.0, 0, 0, 0, 1, 0], [1, 1, -1, 1, 0, 0]]),
+        "one-hot",
+        "",
+    ),
     "categorical two hot": (
         hm.Categorical(2, 3),
         torch.tensor([[1.0, 0, 0, 0, 1, 0], [1, 0, 1, 1, 0, 0]]),
@@ -277,6 +284,7 @@ CHAINS: dict[str, Case] = {
     "clamp rows": ("(2, 4)|(1, 4)", "clamp[0]", lambda: run(clamp=V[:1])),
     "clamp of hidden columns": ("(2, 3)|(2, 4)", "clamp[1]", lambda: run(clamp={1: V})),
     "clamp layer 2": ("0..1|received 2", "clamp", lambda: run(clamp={2: H})),
+    "clamp layer -1": ("0..1|received -1", "clamp", lambda: run(clamp={-1: H})),
     "clamp layer in words": ("0..1|'v'", "clamp", lambda: run(clamp={"v": V})),
     "clamp list": ("tensor|list", "clamp", lambda: run(clamp=[V, H])),
     "clamp value": ("{0, 1}|0.37|(1, 2)", "clamp[0]", lambda: run(clamp=at(0.37))),
@@ -294,6 +302,8 @@ CHAINS: dict[str, Case] = {
     "betas rise": (f"{START_1} [1.0, 0.5, 0.6]", "betas", betas(1, 0.5, 0.6)),
     "betas start below 1": (f"{START_1} [0.9, 0.1]", "betas", betas(0.9, 0.1)),
     "betas below 0": (f"{START_1} [1.0, -0.1]", "betas", betas(1, -0.1)),
+    "betas nan": (f"{START_1} [1.0, nan, 0.0]", "betas", betas(1, nan, 0)),
+    "one beta": (f"{START_1} [1.0]", "betas", betas(1)),
     "overlaps of other chains": ("2 chains|received 1", "others", lambda: chains.overlaps(rbm(), V, V[:1])),
     "one replica": ("at least 2|received 1", "replicas", lambda: chains.Tempering(1)),
     "inner kernel in words": ("kernel|str", "kernel", lambda: chains.Tempering(kernel="gibbs")),
@@ -346,6 +356,8 @@ LIKELIHOOD: dict[str, Case] = {
     "no temperature": ("at least 1|received 0", "temperatures", temperatures(0)),
     "temperatures fall": (f"{RISE} [0.0, 0.5, 0.4, 1.0]", "temperatures", temperatures([0, 0.5, 0.4, 1])),
     "temperatures from 0.1": (f"{RISE} [0.1, 1.0]", "temperatures", temperatures([0.1, 1])),
+    "temperatures to 2": (f"{RISE} [0.0, 2.0]", "temperatures", temperatures([0, 2])),
+    "temperatures nan": (f"{RISE} [0.0, nan, 1.0]", "temperatures", temperatures([0, nan, 1])),
     "temperatures as a float": ("1000.0", "temperatures", temperatures(1000.0)),
 }
 
@@ -393,6 +405,7 @@ RULES: dict[str, Case] = {
     "pcd kernel": ("kernel|str", "kernel", lambda: rules.pcd(1, kernel="gibbs")),
     "tempered_pcd replicas": ("at least 2|received 1", "replicas", lambda: rules.tempered_pcd(replicas=1)),
     "noise_cd burns all": ("fewer than the 3|received 3", "burn_in", lambda: rules.noise_cd(3, burn_in=3)),
+    "noise_cd burns less": ("at least 0|received -1", "burn_in", lambda: rules.noise_cd(3, burn_in=-1)),
     "mean_field_pcd tolerance": ("received 0", "tolerance", lambda: rules.mean_field_pcd(tolerance=0)),
     "mean_field_pcd sweeps": (
         "at least 1|received 0",
@@ -428,6 +441,7 @@ MEAN_FIELD: dict[str, Case] = {
     "clamp layer": ("0..1|2", "clamp", lambda: naive(rbm(), V, clamp={2: V})),
     "no tolerance": ("received 0", "tolerance", lambda: naive(rbm(), V, tolerance=0)),
     "full damping": ("received 1", "damping", lambda: naive(rbm(), V, damping=1)),
+    "negative damping": ("received -0.5", "damping", lambda: naive(rbm(), V, damping=-0.5)),
     "damping word": ("adaptive|'much'", "damping", lambda: naive(rbm(), V, damping="much")),
     "order": ("1, 2 or 3|4", "order", lambda: hm.meanfield.tap(rbm(), V, order=4)),
     "no sweeps": ("at least 1|received 0", "max_sweeps", lambda: naive(rbm(), V, max_sweeps=0)),

@@ -167,6 +167,7 @@ def test_columns_start_from_what_was_observed_of_them(kind: Any) -> None:
         (np.ones(11), ValueError, r"weights: expected one for each of 12 rows, received shape \(11,\)"),
         (np.zeros(12), ValueError, "expected a weight above zero, of a finite sum, received 0"),
         (-np.arange(12.0), ValueError, "of at least 0, received -1 for row 1"),
+        ([1.0] * 11 + [math.nan], ValueError, "received nan for row 11"),
         (["a"] * 12, TypeError, "weights: expected a number for each row or None"),
     ],
 )

@@ -274,7 +274,7 @@ def short_run(folder, **options):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("name", ["lock.json", "checkpoint.safetensors"])
+@pytest.mark.parametrize("name", ["lock.json", "history.jsonl", "run.toml", "checkpoint.safetensors"])
 def test_a_symbolic_link_in_the_place_of_a_file_is_refused_and_its_target_kept(name, overwrite, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "precious.txt").write_text("precious\n" * 100)

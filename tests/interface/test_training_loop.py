@@ -81,6 +81,7 @@ def batches_of(rows: int, batch_size: int, seed: int) -> RowBatches:
     ("rows", "batch_size"),
     [
         (23, 5),
+        (20, 5),
         (7, 6),
     ],
 )
@@ -360,6 +361,7 @@ def test_rules_of_every_recipe_train() -> None:
         ({"updates": 0}, "updates"),
         ({"batch_size": 0}, "batch_size"),
         ({"learning_rate": -0.1}, "learning_rate"),
+        ({"learning_rate": math.nan}, "learning_rate"),
         ({"optimizer": "rmsprop"}, "optimizer.*adam.*sgd"),
         ({"schedule": "step"}, "schedule.*constant.*cosine.*inverse_sqrt.*linear"),
         ({"schedule": lambda step, total: -1.0}, "schedule"),
@@ -370,6 +372,7 @@ def test_rules_of_every_recipe_train() -> None:
         ({"weight_decay": -1.0}, "weight_decay"),
         ({"l1": -1.0}, "l1"),
         ({"averaging": 1.0}, "averaging"),
+        ({"averaging": 0.0}, "averaging"),
         ({"seed": -1}, "seed"),
         ({"device": "abacus"}, "device"),
         ({"evaluate_every": 0}, "evaluate_every"),
