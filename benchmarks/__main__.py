@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -47,13 +46,6 @@ def main() -> None:
         "with --only, what it says of other benchmarks stays",
     )
     parser.add_argument(
-        "--records",
-        type=Path,
-        default=records.FOLDER,
-        metavar="FOLDER",
-        help="where records are (default: those of the project, which docs/benchmarks.md is made of)",
-    )
-    parser.add_argument(
         "--device",
         default="cpu",
         help="cuda: the table of a GPU instead, in four minutes",
@@ -67,11 +59,8 @@ def main() -> None:
     recording = arguments.record
     if recording is None:
         recording = whole and arguments.clock == "wall"
-    published = arguments.records.resolve() == records.FOLDER
-    if recording and published and (arguments.quick or arguments.clock != "wall"):
-        parser.error(
-            "--record: the project's records are by the wall clock and not --quick; name other --records"
-        )
+    if recording and (arguments.quick or arguments.clock != "wall"):
+        parser.error("--record: records are by the wall clock and not --quick")
     if arguments.clock == "cpu" and arguments.threads != 1:
         parser.error("--clock cpu adds up all threads: it goes with --threads 1")
     if arguments.threads < 1:
@@ -80,7 +69,7 @@ def main() -> None:
     record = records.Record(system.processor(), os.cpu_count(), arguments.threads)
     if recording:
         try:
-            before = records.kept(arguments.records, record)
+            before = records.kept(records.FOLDER, record)
         except ValueError as error:
             parser.error(str(error))
         if before and not whole:
@@ -107,9 +96,8 @@ def main() -> None:
     run["seconds"] = round(perf_counter() - begun)
     if recording:
         record.add(run, tables)
-        print(f"\nkept in {record.write(arguments.records)}")
-        if published:
-            page.write()
+        print(f"\nkept in {record.write(records.FOLDER)}")
+        page.write()
 
 
 def _text(record: records.Record, run: dict[str, Any]) -> str:

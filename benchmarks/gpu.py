@@ -1,4 +1,4 @@
-"""``python -m benchmarks --device cuda``: what a GPU takes for an update, a sweep and a temperature.
+"""``python -m benchmarks --device cuda``: what a GPU takes for an update and for annealing.
 
 Every contestant works on the device alone, in float32 without tf32, after a warm-up of its own. Times are by
 the wall clock, from a wait for the device to the next. "plain loop" is the update as one writes it down in
@@ -8,9 +8,7 @@ files and centring.
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
@@ -20,19 +18,13 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from benchmarks import lattices
+from benchmarks import peers, system
 from benchmarks.race import markdown
 from harmonium.backends import choice
 
 FOLDER = Path(__file__).parent / "records" / "gpu"
 VISIBLE = 784
 SIZES = ((500, 100, 8000), (500, 1000, 4000), (500, 10_000, 1200), (4096, 512, 2000))  # hidden, rows, updates
-LATTICES = (  # name as in ``lattices``, chains, sweeps
-    ("lattice 100 × 100", 10_000, 50),
-    ("lattice 316 × 316", 1000, 50),
-    ("lattice 1000 × 1000", 100, 50),
-    ("random, 269,568 spins of degree 16", 100, 50),
-)
 ROUNDS = 3  # of which the median counts
 _ONES = 0.13  # the share of ones, as handwritten digits have
 
@@ -40,13 +32,10 @@ _ONES = 0.13  # the share of ones, as handwritten digits have
 def main(device: str, quick: bool, keep: bool) -> None:
     """Times everything, prints the table, and keeps it in the record of this card."""
     card = torch.cuda.get_device_name(device)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
     record: dict[str, Any] = {
         "card": card,
         "torch": torch.__version__,
-        "commit": commit.stdout.strip(),
+        "commit": system.describe()["commit"],
         "quick": quick,
         "rows": {},
     }
@@ -117,13 +106,13 @@ def tables(device: torch.device, quick: bool) -> Iterator[tuple[str, str, dict[s
             "plain loop": plain(X, hidden, rows, graph=False),
             "as a graph": plain(X, hidden, rows, graph=True),
         }
-        if has_rbms():
+        if peers.has_rbms():
             contestants["rbms"] = rbms(X, hidden, rows, 1)
         yield f"PCD-1, {VISIBLE} × {hidden}, {rows} rows", "ms an update", contestants
     contestants = {
         "harmonium": training(lambda: [hm.Bernoulli(VISIBLE), hm.Bernoulli(500)], X, pcd(10), 100, 2000)
     }
-    if has_rbms():
+    if peers.has_rbms():
         contestants["rbms"] = rbms(X, 500, 100, 10)
     yield f"PCD-10, {VISIBLE} × 500, 100 rows", "ms an update", contestants
     real = torch.randn(5000, VISIBLE, generator=torch.Generator().manual_seed(1)).to(device)
@@ -164,13 +153,9 @@ def tables(device: torch.device, quick: bool) -> Iterator[tuple[str, str, dict[s
         }
         yield name, "ms an update", contestants
     contestants = {"harmonium": annealing(device)}
-    if has_rbms():
+    if peers.has_rbms():
         contestants["rbms"] = rbms_annealing(device)
     yield f"AIS forward, {VISIBLE} × 500, 1,000 chains, 1,000 temperatures", "s", contestants
-    for case, chains, sweeps in LATTICES:
-        contestants = {"harmonium": flips(device, case, chains, sweeps)}
-        contestants["one by one"] = flips(device, case, chains, sweeps, recorded=False)
-        yield f"Gibbs, {case}, {chains:,} chains", "flips a ns (thrml: 186 on 8 cards)", contestants
 
 
 def binary(count: int, device: torch.device) -> Tensor:
@@ -281,11 +266,6 @@ def annealing(device: torch.device) -> Callable[[], float]:
     return run
 
 
-def has_rbms() -> bool:
-    """Whether rbms, from 0.6 on, is there."""
-    return importlib.util.find_spec("rbms") is not None
-
-
 def rbms(X: Tensor, hidden: int, rows: int, k: int) -> Callable[[], float]:
     """Milliseconds of the body of ``rbms.training.pcd.train``, with torch's SGD."""
     from rbms.sampler.pcd import PCD
@@ -320,30 +300,6 @@ def rbms_annealing(device: torch.device) -> Callable[[], float]:
             compute_partition_function_ais(num_chains=1000, num_beta=1001, params=model)
         torch.cuda.synchronize()
         return perf_counter() - start
-
-    return run
-
-
-def flips(
-    device: torch.device, case: str, chains: int, sweeps: int, *, recorded: bool = True
-) -> Callable[[], float]:
-    """Flips a nanosecond of Gibbs sweeps of a sparse machine of spins."""
-    spins, machine = lattices.machine_of(case)
-    machine.to(device)
-    generator = torch.Generator(device).manual_seed(1)
-
-    def run() -> float:
-        states, before = machine.random_states(chains, seed=generator), choice.RECORDS
-        if not recorded:
-            choice.RECORDS = frozenset()
-        try:
-            torch.cuda.synchronize()
-            start = perf_counter()
-            hm.chains.run(machine, hm.chains.Gibbs(), states, sweeps, seed=generator)
-            torch.cuda.synchronize()
-        finally:
-            choice.RECORDS = before
-        return spins * chains * sweeps / (perf_counter() - start) / 1e9
 
     return run
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import gpu, primitives, quality_page, quality_records, records, targets
+from benchmarks import gpu, quality_page, quality_records, records, targets
 from benchmarks.quality_records import Record as QualityRecord
 from benchmarks.race import Row, markdown, number
 from benchmarks.records import Record
@@ -28,10 +28,7 @@ median over rounds, in brackets the quartiles. "÷" is how many times as long a 
 that it is held against: the median over rounds of the ratio within one round. ✓ says that a target is met,
 **✗** that it is missed; before the mark stands the measured value, behind it the target. "plain torch" is the
 same update as one writes it down in torch. "The reference" is a program that was not run here: its time was
-measured once, elsewhere, and is listed [at the end](#reference-programs). "Its products alone", beside a
-missed target, is about what would stand there if harmonium made the products that it cannot do without at
-the best speed in the table of products below (in float32, or fields as three int8 products and statistics as
-two), and all else took no time.
+measured once, elsewhere, and is listed [at the end](#reference-programs).
 
 **How to run it again.** `make bench` on an idle machine, or `make bench BENCH_ARGS="--threads 2"`: it writes
 the record of the processor that it finds to `benchmarks/records/` and makes this page anew.
@@ -42,11 +39,7 @@ the record of the processor that it finds to `benchmarks/records/` and makes thi
 def text(found: Sequence[Record], quality: Sequence[QualityRecord] = ()) -> str:
     """The page of these records, and of those of ``python -m benchmarks quality``."""
     parts = [_HEAD, *filter(None, [quality_page.text(quality), gpu.text()])]
-    if found:
-        parts += [_processors(found), _summary(found), *_benchmarks(found)]
-    else:
-        parts.append("**There is no record yet.** The targets are:\n\n" + _targets())
-    return "\n".join([*parts, _references()])
+    return "\n".join([*parts, _processors(found), _summary(found), *_benchmarks(found), _references()])
 
 
 def write() -> None:
@@ -103,27 +96,12 @@ def _summary(found: Sequence[Record]) -> str:
                 elif verdict.met:
                     met += 1
                 else:
-                    line = f"{name}, {target.contestant}: **{verdict.value} ✗** {verdict.wanted}"
-                    missed.append(line + _allowed(record, target))
+                    missed.append(f"{name}, {target.contestant}: **{verdict.value} ✗** {verdict.wanted}")
         lines = [*missed, *(f"{each} (not measured)" for each in absent)]
         count = met + len(missed) + len(absent)
         parts.append(f"**{_label(record)}**: {met} of {count} met" + (", but not:\n" if lines else ".\n"))
         parts += [f"- {line}" for line in lines] + ([""] if lines else [])
     return "\n".join([*parts, *_speedups(found)])
-
-
-def _allowed(record: Record, target: targets.Target) -> str:
-    """What of a target the processor allows: products alone, at the best speed that was measured on it."""
-    if "products" not in record.tables:
-        return ""
-    speeds: dict[bool, float] = {False: 0.0, True: 0.0}
-    for row in record.tables["products"].rows:
-        whole = row.contestant.endswith(primitives.INT8)
-        speeds[whole] = max(speeds[whole], *row.figures.values())
-    fields, statistics = (max(speeds[False], speeds[True] / digits) for digits in (3, 2))
-    row, own = _row(record, target.benchmark, target.contestant), record.tables[target.benchmark].rows[0]
-    allowed = target.allowed(row, own, fields, statistics)
-    return "" if allowed is None else f" (its products alone: {number(allowed)})"
 
 
 def _speedups(found: Sequence[Record]) -> list[str]:
@@ -212,18 +190,6 @@ def _judged(record: Record, benchmark: str, row: Row) -> str:
             value = f"{verdict.value} ✓" if verdict.met else f"**{verdict.value} ✗**"
             parts.append(f"{value} {verdict.wanted}")
     return "; ".join(part for part in parts if part)
-
-
-def _targets() -> str:
-    rows = []
-    for target in targets.TARGETS:
-        vendors = target.bound if isinstance(target.bound, dict) else {"": target.bound}
-        wanted = (
-            " ".join(filter(None, [vendor, target.verdict(Row(target.contestant), vendor).wanted]))
-            for vendor in vendors
-        )
-        rows.append([f"`{target.benchmark}`", target.contestant, ", ".join(wanted)])
-    return markdown(["benchmark", "contestant", "target"], rows)
 
 
 def _references() -> str:

@@ -30,8 +30,6 @@ def _pcd(name: str, quick: bool, *, batch: int, chains: int, k: int, updates: in
     contestants = {HARMONIUM: peers.harmonium_training(X, *size)}
     if k == 1 and batch == chains:  # all that scikit-learn has
         contestants[SKLEARN] = peers.sklearn_fit(X, HIDDEN, batch, updates)
-        contestants["scikit-learn, partial_fit"] = peers.sklearn_partial_fit(X, HIDDEN, batch, updates)
-        table.notes.append("scikit-learn: fit works in float32 as all others here, partial_fit in float64")
     if peers.has_rbms():
         contestants[RBMS] = peers.rbms_training(X, *size)
     contestants[PLAIN] = peers.plain_torch(X, *size)

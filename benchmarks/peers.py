@@ -103,20 +103,6 @@ def sklearn_fit(X: Tensor, hidden: int, batch: int, updates: int) -> Contestant:
     return lambda: (seconds(1) - seconds(0)) / updates
 
 
-def sklearn_partial_fit(X: Tensor, hidden: int, batch: int, updates: int) -> Contestant:
-    """``partial_fit`` on one batch after another, which turns every one into float64."""
-    batches = _repeated(X, batch * updates).reshape(updates, batch, -1)
-    model = BernoulliRBM(hidden, learning_rate=LEARNING_RATE, batch_size=batch, random_state=0)
-
-    def contestant() -> float:
-        start = now()
-        for v in batches:
-            model.partial_fit(v)
-        return (now() - start) / updates
-
-    return contestant
-
-
 def _repeated(X: Tensor, count: int) -> Any:
     """So many rows, over and over where there are fewer."""
     return np.resize(X.numpy(), (count, X.shape[1]))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from benchmarks.quality_contestants import Option
+from benchmarks.records import as_json
 from benchmarks.system import Processor
 
 FOLDER = Path(__file__).parent / "results"
@@ -128,36 +129,24 @@ class Record:
         """Writes the record in one step, and returns its path; forgets commands that no run is left of."""
         used = {run.command for each in self.results.values() for run in each.runs}
         self.commands = {date: told for date, told in self.commands.items() if date in used}
-        parts = [
-            f'"processor": {json.dumps(asdict(self.processor))}',
-            f'"cores": {json.dumps(self.cores)}',
-            f'"commands": {_lines(self.commands)}',
-            '"results": {\n' + ",\n".join(map(_results, self.results, self.results.values())) + "\n}",
-        ]
+        content = {
+            "processor": asdict(self.processor),
+            "cores": self.cores,
+            "commands": self.commands,
+            "results": {name: _plain(found) for name, found in self.results.items()},
+        }
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / self.file_name
         fresh = path.with_suffix(".new")
-        fresh.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+        fresh.write_text(as_json(content) + "\n", encoding="utf-8")
         fresh.replace(path)
         return path
 
 
-def _lines(content: dict[str, Any]) -> str:
-    lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-    return "{\n" + ",\n".join(lines) + "\n}"
-
-
-def _results(name: str, found: Results) -> str:
-    """Returns JSON with a line a run."""
-    runs = []
-    for run in found.runs:
-        content = {key: value for key, value in asdict(run).items() if value is not None}
-        runs.append(f"    {json.dumps(content)}")
-    return (
-        f'  {json.dumps(name)}: {{\n   "title": {json.dumps(found.title, ensure_ascii=False)},\n'
-        f'   "notes": {json.dumps(found.notes, ensure_ascii=False)},\n'
-        f'   "targets": {json.dumps(found.targets)},\n   "runs": [\n' + ",\n".join(runs) + "\n   ]}"
-    )
+def _plain(found: Results) -> dict[str, Any]:
+    """Returns the runs on a data set without what they do not have."""
+    runs = [{key: value for key, value in asdict(run).items() if value is not None} for run in found.runs]
+    return {**asdict(found), "runs": runs}
 
 
 def read(path: Path) -> Record:

@@ -68,7 +68,7 @@ class Record:
         }
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / self.file_name
-        path.write_text(_json(content) + "\n", encoding="utf-8")
+        path.write_text(as_json(content) + "\n", encoding="utf-8")
         return path
 
 
@@ -127,15 +127,15 @@ def _row(benchmark: str, row: Row, vendor: str) -> dict[str, Any]:
     return content
 
 
-def _json(value: Any, depth: int = 0) -> str:
+def as_json(value: Any, depth: int = 0) -> str:
     """JSON with a line for each row of a table."""
     whole = json.dumps(value, ensure_ascii=False)
     if depth == 4 or len(whole) <= 100 or not isinstance(value, dict | list):
         return whole
     space = "\n" + "  " * (depth + 1)
     if isinstance(value, list):
-        return "[" + space + f",{space}".join(_json(each, depth + 1) for each in value) + f"{space[:-2]}]"
-    lines = (f"{json.dumps(key)}: {_json(each, depth + 1)}" for key, each in value.items())
+        return "[" + space + f",{space}".join(as_json(each, depth + 1) for each in value) + f"{space[:-2]}]"
+    lines = (f"{json.dumps(key)}: {as_json(each, depth + 1)}" for key, each in value.items())
     return "{" + space + f",{space}".join(lines) + f"{space[:-2]}}}"
 
 

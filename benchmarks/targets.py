@@ -54,22 +54,6 @@ REFERENCES = {
 }
 
 
-_ROW = 2e-9 * 784 * 500  # of one row of the products of most benchmarks
-
-LEAST_WORK = {
-    "pcd-1-small": (200 * _ROW, 100 * _ROW),
-    "pcd-1-large": (2000 * _ROW, 1000 * _ROW),
-    "pcd-10": (20_000 * _ROW, 1000 * _ROW),
-    "gaussian-cd": (300 * _ROW, 200 * _ROW),
-    "ais": (200 * _ROW, 0.0),
-    "gibbs-langevin-large": (2 * 512 * 2e-9 * 784 * 4096, 512 * 2e-9 * 784 * 4096),
-    "ucd-large": (2 * 10 * 1000 * 2e-9 * 784 * 1000, 0.0),
-}
-"""10⁹ multiplications and additions in the products that a unit of a benchmark's work cannot do without: in
-fields, and in statistics. Those of mostly empty rows of data are left out, as they are sums of a few rows; of
-``ucd-large`` only the fields of the first chains are counted, for ten sweeps."""
-
-
 @final
 @dataclass(frozen=True)
 class Target:
@@ -99,26 +83,6 @@ class Target:
         if self.measure == "ms" or row.median_ms is None:
             return row.median_ms
         return REFERENCES[self.benchmark].ms / row.median_ms
-
-    def allowed(self, row: Row, own: Row, fields: float, statistics: float) -> float | None:
-        """What would be held against the bound if harmonium did its least work, and nothing else.
-
-        Args:
-            row: the contestant's.
-            own: harmonium's, which a ratio is of.
-            fields, statistics: how fast it would, in 10⁹ multiplications and additions a second.
-        """
-        if self.benchmark not in LEAST_WORK:
-            return None
-        work = LEAST_WORK[self.benchmark]
-        least = 1e3 * (work[0] / fields + work[1] / statistics)
-        if self.measure == "ms":
-            return least
-        if self.measure == "reference":
-            return REFERENCES[self.benchmark].ms / least
-        if row.ratio is None or own.median_ms is None:
-            return None
-        return row.ratio * own.median_ms / least
 
     def verdict(self, row: Row, vendor: str) -> Verdict:
         """How the row stands, on a processor for which there is a bound."""

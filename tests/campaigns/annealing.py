@@ -1,16 +1,13 @@
 """Is ln Z by annealing without data ever wrong in silence? Random RBMs of 20 by 20 ±1 units, counted exactly.
 
 Strong machines have couplings up to 4, where a forward run often misses a mode; weak ones are those where
-annealing is right, so that a doubt is a false alarm. ``--uai FOLDER`` takes models of the UAI 2014 inference
-competition instead (NAME.uai, with log10 Z in NAME.uai.PR) and compares ways to their ln Z.
+annealing is right, so that a doubt is a false alarm.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator
-from itertools import islice
 from math import log
 from pathlib import Path
 from typing import NamedTuple
@@ -152,18 +149,6 @@ def _errors(found: LogPartition, truth: float) -> str:
     return f"{found.value - truth:+.2f} in {bounds}, ess {found.ess:.0f}, doubts {len(found.doubts)}"
 
 
-def ways(made: hm.BoltzmannMachine, seed: int) -> Iterator[tuple[str, int, LogPartition]]:
-    """Finds ln Z in several ways, each with its cost in sweeps of 100 chains."""
-    yield "1,000 temperatures", 3400, ais(made, seed=seed)
-    yield "10,000 temperatures", 30400, ais(made, temperatures=10_000, seed=seed)
-    tempering, seen = hm.chains.Tempering(20), made.hamiltonian().visible_states
-    for chains, sweeps in ((100, 500), (20, 3000)):
-        noise = made.random_states(chains, seed=seed)
-        ends = hm.chains.run(made, tempering, noise, sweeps, seed=seed)
-        way, cost = f"data: {chains} tempered chains of {sweeps} sweeps", 20 * chains * sweeps // 100 + 2100
-        yield way, cost, ais(made, data=seen(ends), seed=seed)
-
-
 def main(arguments: list[str]) -> int:
     """Runs the campaign; 1 where a run was wrong in silence or more than 10 % of right ones were doubted."""
     layout = argparse.RawDescriptionHelpFormatter
@@ -174,15 +159,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=4, help="runs of each machine")
     parser.add_argument("--chains", type=int, default=100)
     parser.add_argument("--temperatures", type=int, default=1000)
-    parser.add_argument("--uai", type=Path, help="a folder of .uai files with .uai.PR beside them")
-    parser.add_argument("--only", default="*", help="pattern of names in --uai")
-    parser.add_argument("--ways", type=int, default=4, help="of --uai; 1: annealing without data alone")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # doubts are counted
-        if given.uai is not None:
-            return _of_files(sorted(given.uai.glob(f"{given.only}.uai")), given.seeds, given.ways)
         numbers = [range(given.first, given.first + count) for count in (given.strong, given.weak)]
         sizes = (given.seeds, given.chains, given.temperatures)
         strong, weak = (
@@ -191,15 +171,3 @@ def main(arguments: list[str]) -> int:
     failures = strong.silent + weak.silent + (weak.alarms > 0.1 * weak.right)
     print(f"strong {strong}\nweak   {weak}\n{failures} failures")
     return int(failures > 0)
-
-
-def _of_files(paths: list[Path], seeds: int, first: int) -> int:
-    silent = 0
-    for path in paths:
-        made, truth = read(path)
-        for seed in range(seeds):
-            for way, sweeps, found in islice(ways(made, seed), first):
-                excluded = found.lower > truth + TOLERANCE or found.upper < truth - TOLERANCE
-                silent += excluded and not {*found.doubts} - {WITHOUT_DATA}
-                print(f"{path.stem}, seed {seed}, {way} ({sweeps}): {_errors(found, truth)}", flush=True)
-    return int(silent > 0)

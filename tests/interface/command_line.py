@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Iterable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,24 @@ import pytest
 from harmonium.cli import main
 
 TINY = ("--hidden", "5", "--updates", "20", "--threads", "1")
+
+
+def train_once(run: Path, data: object, *arguments: object) -> Path:
+    """Trains a run that several tests read, outside of any of them; returns its folder."""
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        assert main(["train", *map(str, (data, run, *arguments))]) == 0
+    return run
+
+
+def write_csv(path: Path, rows: Iterable[Iterable[object]], names: Iterable[str]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *rows])
+    return path
+
+
+def read_csv(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,31 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from harmonium.tables import table_fit
 
-from .command_line import CommandLine
+from .command_line import TINY, CommandLine, train_once
 
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
     return CommandLine(capsys)
+
+
+@pytest.fixture(scope="session")
+def trained_bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_once(tmp_path_factory.mktemp("bars") / "run", "bars-and-stripes", *TINY)
+
+
+@pytest.fixture
+def run(trained_bars: Path, tmp_path: Path) -> Path:
+    """A copy of a run of 5 hidden units on bars and stripes."""
+    return Path(shutil.copytree(trained_bars, tmp_path / "run"))
 
 
 @pytest.fixture

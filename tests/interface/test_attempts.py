@@ -94,5 +94,5 @@ def test_rates_of_an_optimiser_of_ones_own_fall_too() -> None:
         return torch.optim.SGD([{"params": parameters, "lr": RATE}], lr=1.0)
 
     told: dict[str, Any] = {"optimizer": make, "on_divergence": "slower", "progress": False}
-    hm.train(machine, X, rule="pcd", updates=120, callbacks=[rates], **told)
+    hm.train(machine, X, rule="pcd", updates=20, callbacks=[rates], **told)
     assert rates.rates[-1] == pytest.approx(RATE / 3 ** (len(rates.rates) - 1)) and len(rates.rates) > 1

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import harmonium as hm
 from harmonium.estimators import RBMClassifier
-from harmonium.learning.discriminative import label_rate
 
 torch.set_num_threads(1)
 
@@ -79,16 +72,6 @@ def test_images_of_784_pixels_are_learned_with_any_number_of_hidden_units(
         assert fitted.score(X, y) > 0.9
 
 
-def test_the_learning_rate_falls_with_the_width_of_x() -> None:
-    assert label_rate(4) == label_rate(64) == pytest.approx(0.03)
-    assert label_rate(256) == pytest.approx(0.015)
-    X, y = flags()
-    X = np.tile(X, 20)
-    default = RBMClassifier(5, max_updates=3, random_state=0).fit(X, y)
-    given = RBMClassifier(5, max_updates=3, random_state=0, learning_rate=0.24 / 120**0.5).fit(X, y)
-    assert np.array_equal(default.predict_proba(X), given.predict_proba(X))
-
-
 # Probabilities
 # --------------------------------------------------------------------------------
 
@@ -121,22 +104,6 @@ def test_scores_are_those_of_enumeration() -> None:
     )
     joint = classifier.score_samples(X)[:, None] + classifier.predict_log_proba(X)  # ln p(x, y)
     np.testing.assert_allclose(joint, weights, rtol=0, atol=1e-8)
-
-
-def test_densities_are_in_the_units_of_the_data() -> None:
-    X, y = blobs()
-    one = small(objective="joint").fit(X, y)
-    other = small(objective="joint").fit(X * 1000.0, y)
-    shift = 2 * np.log(1000.0)
-    np.testing.assert_allclose(one.score_samples(X), other.score_samples(X * 1000.0) + shift, atol=1e-6)
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_decisions(objective: str) -> None:
-    X, y = blobs()
-    epochs = 60 if objective == "joint" else 20  # ln p(x) is learnt first
-    classifier = small(objective=objective, epochs=epochs, learning_rate=0.1).fit(X, y)
-    assert classifier.score(X, y) > 0.85
 
 
 def test_log_probabilities_do_not_underflow() -> None:
@@ -173,25 +140,6 @@ def test_missing_labels_are_one_thing_however_they_are_written(kind: str) -> Non
     np.testing.assert_array_equal(classifier.predict_proba(X), reference.predict_proba(X))
     everything = small(joint=0.5).fit(X, y)
     assert not np.allclose(classifier.predict_proba(X), everything.predict_proba(X))
-
-
-def test_labels_of_pandas() -> None:
-    pandas = pytest.importorskip("pandas")
-    X, y = flags()
-    whole = pandas.Series(y, dtype="Int64")
-    whole[::4] = pandas.NA
-    expected = small().fit(X, np.where(np.arange(len(y)) % 4 == 0, np.nan, y)).predict_proba(X)
-    np.testing.assert_array_equal(small().fit(X, whole).predict_proba(X), expected)
-    frame = pandas.DataFrame(X, columns=list("abcdef"))
-    text = pandas.Series(y).map({0: "x", 1: "y", 2: "z"}).astype("category")
-    classifier = small().fit(frame, text)
-    assert list(classifier.feature_names_in_) == list("abcdef")
-    assert set(classifier.predict(frame)) <= {"x", "y", "z"}
-
-
-def test_minus_one_is_a_class_unless_it_is_named() -> None:
-    X, y = flags()
-    assert list(small().fit(X, np.where(y == 0, -1, 1)).classes_) == [-1, 1]
 
 
 def test_rows_without_a_label_teach_a_generative_machine_only() -> None:
@@ -272,39 +220,3 @@ def test_what_a_discriminative_machine_does_not_know() -> None:
 
 # As scikit-learn has it
 # --------------------------------------------------------------------------------
-
-
-def test_same_seed_same_bits_and_copies() -> None:
-    X, y = blobs()
-    classifier = small().fit(X, y)
-    expected = classifier.predict_proba(X)
-    np.testing.assert_array_equal(clone(classifier).fit(X, y).predict_proba(X), expected)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(classifier)).predict_proba(X), expected)
-    assert not np.array_equal(small(random_state=1).fit(X, y).predict_proba(X), expected)
-
-
-def test_grids_and_pipelines() -> None:
-    X, y = blobs(150)
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), small(epochs=20)),
-        {"rbmclassifier__objective": ["discriminative", "joint"]},
-        cv=2,
-    ).fit(X, y)
-    assert search.best_score_ > 0.7
-
-
-def test_options_of_rules() -> None:
-    X, y = flags()
-    for rule in ("cd", "exact", hm.rules.pcd(2, chains=7), hm.rules.centred(hm.rules.pcd())):
-        assert small(rule=rule, joint=0.5, epochs=3).fit(X, y).n_updates_ == 6
-    with pytest.raises(ValueError, match="objective"):
-        small(objective="both").fit(X, y)
-
-
-def test_digits_beside_a_linear_classifier() -> None:
-    """A quick run; ``experiments/classifier.py`` has the defaults' figures."""
-    images, labels = hm.data.digits()
-    X = hm.data.threshold(images).astype(np.float32)
-    linear = LogisticRegression(max_iter=1000).fit(X[:1000], labels[:1000]).score(X[1000:], labels[1000:])
-    ours = RBMClassifier(60, epochs=30, random_state=0).fit(X[:1000], labels[:1000])
-    assert ours.score(X[1000:], labels[1000:]) > linear

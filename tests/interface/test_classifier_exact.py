@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -65,21 +64,6 @@ def test_a_table_gets_few_hidden_units_and_no_chains() -> None:
     assert np.array_equal(again.predict_proba(HOLED), trees.predict_proba(HOLED))
 
 
-@short
-def test_no_option_of_training_changes_the_model() -> None:
-    rows, labels = FRAME[["soil"]][:60], LABEL[:60]
-    plain = RBMClassifier(random_state=0).fit(rows, labels)
-    for name, value in {"epochs": 1, "learning_rate": 0.01, "optimizer": "sgd", "centred": True}.items():
-        optimizer = {"optimizer": "sgd"} if name == "centred" else {}
-        with pytest.warns(UserWarning, match=rf"RBMClassifier: .*{name}.* not used by method='exact'"):
-            made = RBMClassifier(random_state=0, **{**optimizer, name: value}).fit(rows, labels)
-        assert np.array_equal(made.predict_proba(rows), plain.predict_proba(rows))
-    chains = RBMClassifier(random_state=0, method="chains", epochs=1).fit(rows, labels)
-    assert not is_exact(chains) and chains.machine_.config() == plain.machine_.config()
-    many = RBMClassifier(13, random_state=0, epochs=1).fit(rows, labels)
-    assert not is_exact(many) and many.machine_.layers[-1].n_units == 13
-
-
 @pytest.mark.nightly
 def test_labels_are_told_as_well_as_by_logistic_regression() -> None:
     """Of three classes whose log odds are linear; what is learned has to come to 1.1 times the best."""
@@ -135,26 +119,6 @@ def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for() ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made.sample(1, given=FRAME.iloc[:2]), made.impute(FRAME), made.predict(HOLED)
-
-
-@short
-def test_rows_held_out_have_labels() -> None:
-    y = LABEL.astype(object)
-    y[20:] = None
-    made = RBMClassifier(random_state=0).fit(HOLED, y)
-    assert is_exact(made)
-    # 0 where none had; without a look where the start is best
-    assert all(record.get("validation_score", -1.0) < 0 for record in made.history_)
-
-
-@short
-def test_copies_and_files_answer_alike(tmp_path) -> None:
-    trees = fitted("hybrid")
-    copy = pickle.loads(pickle.dumps(trees))
-    np.testing.assert_array_equal(copy.predict_proba(HOLED), trees.predict_proba(HOLED))
-    trees.save(tmp_path / "trees.hm")
-    loaded = RBMClassifier.load(tmp_path / "trees.hm")
-    np.testing.assert_allclose(loaded.predict_proba(HOLED), trees.predict_proba(HOLED), atol=1e-12)
 
 
 def test_outliers_of_tables_are_found_without_chains() -> None:

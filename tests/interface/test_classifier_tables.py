@@ -126,17 +126,6 @@ def test_new_categories_and_blank_rows(trees) -> None:
         trees.predict(FRAME.iloc[:3].mask(np.repeat([[False], [True], [False]], 3, 1)))
 
 
-def test_polars() -> None:
-    polars = pytest.importorskip("polars")
-    frame = polars.DataFrame({name: FRAME[name].tolist() for name in FRAME})
-    holed = frame.with_columns(
-        polars.when(polars.int_range(ROWS) % 4 == 0).then(None).otherwise(polars.col("soil")).alias("soil")
-    )
-    classifier = small(epochs=10).fit(holed, polars.Series(LABEL.tolist()))
-    assert set(classifier.predict(holed)) <= set(LABEL)
-    assert isinstance(classifier.sample(2, sweeps=2)[0], polars.DataFrame)
-
-
 def test_file_and_machine(trees, tmp_path) -> None:
     trees.save(tmp_path / "trees.safetensors")
     again = RBMClassifier.load(tmp_path / "trees.safetensors")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import importlib
 import io
 import json
 import tomllib
@@ -79,28 +78,6 @@ def labelled(folder: Path) -> tuple[Path, Any]:
     with pytest.MonkeyPatch.context() as patch:
         shorten(patch)
         return train_in(folder, "label", "--label", "city", "--hidden", "4")
-
-
-def test_a_table_is_trained_as_the_estimator_trains_it(
-    cli: CommandLine, folder: Path, trained: tuple[Path, Any]
-) -> None:
-    run, done = trained
-    assert done["training"].startswith("exact") and done["status"] == "completed"
-    assert done["next"] == f"harmonium report {run}"
-    assert "Bernoulli(8)" in done["layers"] and np.isfinite(done["metrics"]["log_likelihood"])
-    machine = hm.load(run)
-    assert (
-        cli.succeed("evaluate", run, folder / "rows.csv", "--json").json["log_partition"]["method"] == "exact"
-    )
-
-    expected = hm.RBM(random_state=0).fit(pandas.read_csv(folder / "rows.csv")).machine_
-    assert all(map(torch.equal, machine.parameters(), expected.parameters()))
-
-    records = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
-    assert records[-1]["step"] == done["updates"] and "validation_score" in records[0]
-    settings = tomllib.loads((run / "run.toml").read_text())
-    assert settings["hidden"] == ["8"] and settings["method"] == "exact"
-    assert "rule" not in settings and "updates" not in settings
 
 
 def test_what_is_drawn_and_filled_comes_from_the_exact_distribution(
@@ -179,18 +156,6 @@ def test_no_option_of_training_changes_the_model(cli: CommandLine, folder: Path,
         assert (tmp_path / "run" / "machine.safetensors").read_bytes() == kept
 
 
-@pytest.mark.parametrize(
-    "option", [("--method", "chains"), ("--hidden", 13), ("--hidden", "spin:4"), ("--hidden", "4,3")], ids=str
-)
-def test_what_is_modelled_and_the_method_decide(
-    cli: CommandLine, folder: Path, tmp_path: Path, option
-) -> None:
-    done = cli.succeed("train", folder / "rows.csv", tmp_path / "run", *option, "--updates", 3, "--json").json
-    assert "pcd" in done["rule"] and done["updates"] == 3
-    assert ("Bernoulli(8)" in done["layers"]) == ("--method" in option)
-    assert tomllib.loads((tmp_path / "run" / "run.toml").read_text())["method"] == "chains"
-
-
 def test_exact_sums_that_cannot_be_are_refused(
     cli: CommandLine, folder: Path, trained: tuple[Path, Any], tmp_path: Path
 ) -> None:
@@ -232,26 +197,13 @@ def test_images_give_the_machine_of_the_estimator(cli: CommandLine, tmp_path: Pa
     X = hm.data.threshold(images)
     told = ("digits", tmp_path / "run", "--binarise", "threshold", "--seed", 3, "--overwrite")
     for options, estimator in (
-        ((), hm.RBM(max_updates=250, random_state=3)),
+        ((), hm.RBM(max_updates=20, random_state=3)),
         (("--hidden", "20,10"), hm.DBM((20, 10), max_updates=20, random_state=3)),
         (("--label", "label"), hm.RBMClassifier(max_updates=20, random_state=3, averaging=None)),
     ):
         cli.succeed("train", *told, *options, "--updates", estimator.max_updates)
         fitted = estimator.fit(X, label) if "--label" in options else estimator.fit(X)
         assert same(tmp_path / "run", fitted)
-
-
-def test_lengths_and_rates_are_those_of_the_estimators() -> None:
-    for layers, estimator in (([], hm.RBM()), ([hm.Bernoulli(3)], hm.DBM())):
-        recipe = Recipe(hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), *layers]), "chains")
-        one, other = (Fitting(recipe, Rows.of(torch.ones(300, 4))) for _ in range(2))
-        _training.plan(estimator, one)
-        settings = command._settle(TrainSettings(), other)
-        assert one.decided == other.decided and repr(one.rule) == repr(other.rule)
-        assert all(getattr(settings, name) == value for name, value in one.decided.items())
-        for name in ("schedule", "averaging", "batch_size"):
-            assert getattr(settings, name) == getattr(estimator, name)
-        assert settings.rule == recipe.defaults.rule and f"{settings.rule}(" in repr(one.rule)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -281,57 +233,3 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
         plan(fitting)
         assert fitting.rule is not None
         assert fitting.rule.centred == (usual if centred is None else centred)
-
-
-@short
-def test_a_run_with_a_label_is_repeated_to_the_byte(
-    cli: CommandLine, folder: Path, labelled: tuple[Path, Any]
-) -> None:
-    check_repeated(cli, labelled[0], folder / "label again")
-
-
-@pytest.mark.parametrize("objective", ["joint", "discriminative"])
-@pytest.mark.nightly
-def test_any_objective_is_learned_at_once(
-    cli: CommandLine, folder: Path, tmp_path: Path, objective: str
-) -> None:
-    told = ("--label", "city", "--objective", objective, "--hidden", 4, "--json")
-    done = cli.succeed("train", folder / "rows.csv", tmp_path / "run", *told).json
-    assert done["training"].startswith("exact")
-    found = cli.succeed("evaluate", tmp_path / "run", folder / "others.csv", "--json").json
-    assert found["results"][0]["label_accuracy"] > 0.8
-
-
-def test_no_hidden_units_are_a_potts_machine_by_chains(cli: CommandLine, tmp_path: Path) -> None:
-    states = np.random.default_rng(0).choice(["a", "b", "c"], (40, 3))
-    pandas.DataFrame(states, columns=["x", "y", "z"]).to_csv(tmp_path / "rows.csv", index=False)
-    told = ("--hidden", 0, "--updates", 3, "--json")
-    done = cli.succeed("train", tmp_path / "rows.csv", tmp_path / "run", *told).json
-    assert "pcd" in done["rule"] and not any("Bernoulli" in layer for layer in done["layers"])
-
-
-def test_what_is_followed_is_refused_before_anything_is_learned(
-    cli: CommandLine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = importlib.import_module("harmonium.tables.fitting")
-    monkeypatch.setattr(module, "fit_exactly", lambda *of, **named: pytest.fail("it was trained"))
-    data, run = folder / "rows.csv", tmp_path / "run"
-    assert "no such file" in cli("train", data, run, "--validation", tmp_path / "no.csv").stderr
-    told = ("--validation", folder / "others.csv", "--metric", "label")
-    assert "metric: expected another than label" in cli.refuse("train", data, run, *told)
-
-
-def test_a_run_by_chains_goes_on_by_chains(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
-    """Also without run.toml, as where a run ended before its first update."""
-    run, data = tmp_path / "run", folder / "rows.csv"
-    own = ("--method", "chains", "--hidden", 4, "--rule", "pcd", "--schedule", "constant")
-    cli.succeed("train", data, run, *own, "--epochs", 1)
-    (run / "run.toml").unlink()
-    done = cli.succeed("train", "--resume", data, run, *own, "--epochs", 2, "--json").json
-    assert "pcd" in done["rule"] and (run / "checkpoint.safetensors").exists()
-    (run / "run.toml").unlink()
-    (run / "machine.safetensors").unlink()  # as where it was interrupted
-    kept = (run / "checkpoint.safetensors").read_bytes()
-    told = ("--hidden", 4, "--method", "chains", "--epochs", 3)
-    assert "--schedule: the run to resume" in cli.refuse("train", "--resume", data, run, *told)
-    assert (run / "checkpoint.safetensors").read_bytes() == kept

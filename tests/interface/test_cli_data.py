@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 from scipy import sparse
 
 from .command_line import CommandLine
@@ -37,18 +36,6 @@ def test_sparse_data(cli: CommandLine, tmp_path: Path) -> None:
     cli.succeed("data", tmp_path / "s.npz", "--out", tmp_path / "t.npy")
     cli.succeed("data", tmp_path / "s.npz", "--out", tmp_path / "t.png", "--image-shape", "5x6")
     np.testing.assert_array_equal(np.load(tmp_path / "t.npy"), matrix.toarray())
-
-
-def test_a_grid_of_the_first_rows(cli: CommandLine, tmp_path: Path) -> None:
-    cli.succeed("data", "digits", "--out", tmp_path / "g.png")
-    with Image.open(tmp_path / "g.png") as image:
-        assert image.size == (10 * 51 + 3, 10 * 51 + 3)
-
-
-def test_rows_are_written_as_the_images_that_they_are(cli: CommandLine, tmp_path: Path) -> None:
-    np.save(tmp_path / "flat.npy", np.arange(12).reshape(2, 6))
-    cli.succeed("data", tmp_path / "flat.npy", "--image-shape", "2x3", "--out", tmp_path / "images.npz")
-    assert cli.succeed("data", tmp_path / "images.npz", "--json").json["image_shape"] == "2x3"
 
 
 def test_mistakes(cli: CommandLine, tmp_path: Path) -> None:

@@ -33,24 +33,6 @@ def saved(tmp_path: Path) -> tuple[Path, hm.BoltzmannMachine]:
     return tmp_path / "m.safetensors", machine
 
 
-@pytest.mark.parametrize(("hidden", "method"), [(21, "exact"), (24, "ais")])
-@pytest.mark.nightly
-def test_estimators_and_the_command_sum_alike(
-    cli: CommandLine, tmp_path: Path, hidden: int, method: str
-) -> None:
-    """One limit on unit updates, 2^28: 2^21 states of 51 columns are below it, 2^24 of 54 are not."""
-    X = np.random.default_rng(0).integers(0, 2, (20, 30)).astype(np.float32)
-    rbm = hm.RBM(hidden, max_updates=1, ais_chains=4, ais_temperatures=5, random_state=0).fit(X)
-    rbm.machine_.save(tmp_path / "m.safetensors")
-    np.save(tmp_path / "x.npy", X)
-    arguments = ("evaluate", tmp_path / "m.safetensors", tmp_path / "x.npy", "--temperatures", 5, "--json")
-    found = cli.succeed(*arguments).json["log_partition"]
-    assert found["method"] == method
-    assert (rbm.log_partition_.standard_error == 0) is (method == "exact")
-    if method == "exact":
-        assert rbm.log_partition_.value == pytest.approx(found["value"], abs=1e-4)
-
-
 def test_small_machines_are_exact(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
     path, machine = saved
     result = cli.succeed("evaluate", path, BARS, "--json").json
@@ -82,40 +64,11 @@ def test_annealing(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) ->
     assert "ess" in text and "log partition standard error" in text
 
 
-def test_bounds_stand_first(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
-    arguments = ("evaluate", saved[0], BARS, "--method", "ais", "--chains", 20, "--temperatures", 50)
-    answer = cli.succeed(*arguments, "--json").json
-    table, (row,) = answer["log_partition"], answer["results"]
-    assert list(table)[:4] == ["method", "lower", "upper", "value"]
-    assert list(row)[2:5] == ["log_likelihood_lower", "log_likelihood_upper", "log_likelihood"]
-    lower, upper = (row["log_likelihood"] + table["value"] - table[name] for name in ("upper", "lower"))
-    assert row["log_likelihood_lower"] == pytest.approx(lower, abs=1e-9)
-    assert row["log_likelihood_upper"] == pytest.approx(upper, abs=1e-9)
-
-
 def test_a_poor_estimate_says_so(cli: CommandLine, tmp_path: Path) -> None:
     """Weights of 200 strongly coupled units, annealed in one step, spread over dozens of nats."""
     random_machine(hm.Bernoulli(200), hm.Bernoulli(200), std=1.0).save(tmp_path / "m.safetensors")
     arguments = ("evaluate", tmp_path / "m.safetensors", "--temperatures")
     assert "more temperatures" in cli.succeed(*arguments, 1, "--json").json["notes"][0]
-
-
-def test_without_data_only_the_partition_is_printed(
-    cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]
-) -> None:
-    result = cli.succeed("evaluate", saved[0], "--method", "ais", "--temperatures", 50, "--json").json
-    assert "results" not in result and "pilot" in result["log_partition"]["base"]
-
-
-def test_several_data_stand_side_by_side(
-    cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp_path: Path
-) -> None:
-    np.save(tmp_path / "zeros.npy", np.zeros((3, 16), dtype=np.uint8))
-    arguments = ("evaluate", saved[0], BARS, tmp_path / "zeros.npy")
-    bars, zeros = cli.succeed(*arguments, "--json").json["results"]
-    assert (bars["rows"], zeros["rows"]) == (32, 3)
-    assert zeros["rows_standard_error"] == 0.0
-    assert str(tmp_path / "zeros.npy") in cli.succeed(*arguments).stdout
 
 
 def test_deep_machines_are_enumerated_where_possible(cli: CommandLine, tmp_path: Path) -> None:
@@ -127,37 +80,6 @@ def test_deep_machines_are_enumerated_where_possible(cli: CommandLine, tmp_path:
     exact = hm.likelihood.exact_log_likelihood(machine, X).mean().item()
     assert row["log_likelihood"] == pytest.approx(exact, abs=1e-9)
     assert row["pseudo_log_likelihood"] is None and "one hidden layer" in answer["notes"][0]
-
-
-def test_large_deep_machines_say_what_is_missing(cli: CommandLine, tmp_path: Path) -> None:
-    random_machine(hm.Bernoulli(16), hm.Bernoulli(40), hm.Bernoulli(40), std=0.01).save(
-        tmp_path / "deep.safetensors"
-    )
-    arguments = ("evaluate", tmp_path / "deep.safetensors", BARS, "--temperatures", 20)
-    answer = cli.succeed(*arguments, "--json").json
-    assert answer["log_partition"]["method"] == "ais"
-    assert answer["results"][0]["log_likelihood"] is None
-    assert any(line.startswith("log_likelihood: not available") for line in answer["notes"])
-    assert "not available" in cli.succeed(*arguments).stdout
-    assert "2^35" in cli.refuse(*arguments, "--method", "exact")
-
-
-def test_densities_are_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:
-    """Independent Gaussian units fitted to the data: the density is known in closed form."""
-    X = np.random.default_rng(0).normal([5, -3], [2, 0.1], size=(500, 2))
-    np.save(tmp_path / "x.npy", X)
-    cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
-    result = cli.succeed("evaluate", tmp_path / "run", tmp_path / "x.npy", "--json").json
-    expected = -0.5 * np.log(2 * np.pi * np.e * X.var(0)).sum()
-    assert result["results"][0]["log_likelihood"] == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_averaged_machine_is_another(cli: CommandLine, tmp_path: Path) -> None:
-    cli.train(BARS, tmp_path / "run", "--averaging", 0.9)
-    last = cli.succeed("evaluate", tmp_path / "run", "--json").json
-    averaged = cli.succeed("evaluate", tmp_path / "run", "--averaged", "--json").json
-    assert Path(averaged["machine"]).name == "averaged.safetensors"
-    assert last["log_partition"]["value"] != averaged["log_partition"]["value"]
 
 
 def test_an_unfinished_run_gives_its_checkpoint(cli: CommandLine, tmp_path: Path) -> None:
@@ -193,17 +115,6 @@ def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp
     assert "bad.safetensors" in cli.refuse("evaluate", tmp_path / "bad.safetensors")
     cli.train(BARS, tmp_path / "run")
     assert "--averaging" in cli.refuse("evaluate", tmp_path / "run", "--averaged")
-
-
-def test_annealing_begins_at_the_training_data(cli: CommandLine, tmp_path: Path) -> None:
-    """They are read by themselves, whatever is evaluated."""
-    cli.train(BARS, tmp_path / "run")
-    np.save(tmp_path / "held.npy", hm.data.bars_and_stripes()[::2])
-    annealed = ("--method", "ais", "--temperatures", 20, "--json")
-    held = cli.succeed("evaluate", tmp_path / "run", tmp_path / "held.npy", *annealed).json
-    assert held["log_partition"]["base"] == BARS
-    alone = cli.succeed("evaluate", tmp_path / "run" / "machine.safetensors", *annealed).json
-    assert alone["log_partition"]["base"] == BARS
 
 
 def test_deep_machines_that_cannot_be_enumerated_have_a_bound(cli: CommandLine, tmp_path: Path) -> None:
@@ -305,12 +216,9 @@ def test_rows_with_holes_are_judged_by_what_they_show(cli: CommandLine, tmp_path
     [
         ((hm.Bernoulli(12), hm.Bernoulli(4)), None, 3, 3),  # the cells
         ((hm.Bernoulli(12), hm.Bernoulli(4)), None, 9, 4),  # or else the hidden units
-        ((hm.Gaussian(6), hm.Bernoulli(5)), None, 1, 5),
         ((hm.Bernoulli(8),), [(0, 0)], 5, 5),
-        ((hm.Gaussian(3), hm.Bernoulli(9), hm.Bernoulli(2)), None, 1, 9),
         ((hm.Bernoulli(8), hm.Bernoulli(3), hm.Bernoulli(9)), None, 6, 3),
         ((hm.Gaussian(4), hm.Bernoulli(5)), [(0, 0), (0, 1)], 1, 5),
-        ((hm.Gaussian(4), hm.Bernoulli(13)), [(0, 0), (0, 1)], 1, 13),  # the hidden units, in tables
     ],
 )
 def test_what_a_row_with_holes_costs(
@@ -330,43 +238,14 @@ def test_what_a_row_with_holes_costs(
 
 
 def test_joined_visible_units_may_lack_too_much(cli: CommandLine, tmp_path: Path) -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(60)], edges=[(0, 0)])
+    machine = hm.BoltzmannMachine([hm.Bernoulli(40)], edges=[(0, 0)])
     machine.save(tmp_path / "m.safetensors")
-    np.save(tmp_path / "x.npy", np.where(np.arange(60) < 40, np.nan, np.ones((5, 60))).astype(np.float32))
+    np.save(tmp_path / "x.npy", np.where(np.arange(40) < 28, np.nan, np.ones((5, 40))).astype(np.float32))
     arguments = ("evaluate", tmp_path / "m.safetensors", tmp_path / "x.npy", "--temperatures", 50, "--json")
     answer = cli.succeed(*arguments).json
     assert answer["results"][0]["log_likelihood"] is None
-    assert answer["results"][0]["variational_bound"] == pytest.approx(-20 * math.log(2), abs=1.0)
+    assert answer["results"][0]["variational_bound"] == pytest.approx(-12 * math.log(2), abs=1.0)
     assert answer["log_partition"]["base"] == "pilot run of the machine"
-
-
-@pytest.mark.parametrize("layer", [hm.Bernoulli(40), hm.Gaussian(40)], ids=["many cells", "real cells"])
-def test_where_too_much_is_missing_there_is_a_bound(
-    cli: CommandLine, tmp_path: Path, layer: hm.layers.Layer
-) -> None:
-    """Of the likelihood that the whole rows have, which it is beside them."""
-    machine = random_machine(layer, hm.Bernoulli(100), std=0.05)
-    machine.save(tmp_path / "m.safetensors")
-    X = np.random.default_rng(0).integers(0, 2, (20, 40)).astype(np.float32)
-    gaps = np.concatenate([X, np.where(np.arange(40) < 30, np.nan, X)])
-    np.save(tmp_path / "gaps.npy", gaps)
-    arguments = (
-        "evaluate",
-        tmp_path / "m.safetensors",
-        tmp_path / "gaps.npy",
-        "--temperatures",
-        100,
-        "--json",
-    )
-    answer = cli.succeed(*arguments)
-    (row,) = answer.json["results"]
-    assert row["log_likelihood"] is None and any("of missing cells" in x for x in answer.json["notes"])
-    value = answer.json["log_partition"]["value"]
-    assert answer.json["log_partition"]["method"] == "ais"
-    bound = hm.likelihood.variational_bound(machine, torch.from_numpy(gaps), value, tolerance=1e-4)
-    assert row["variational_bound"] == pytest.approx(float(bound.mean()), abs=1e-4)
-    whole = hm.likelihood.log_likelihood(machine, torch.from_numpy(X), value)
-    torch.testing.assert_close(bound[:20], whole, rtol=0, atol=1e-4)
 
 
 def test_a_density_of_what_rows_show(cli: CommandLine, tmp_path: Path) -> None:
@@ -386,13 +265,3 @@ def test_a_density_of_what_rows_show(cli: CommandLine, tmp_path: Path) -> None:
         states = hm.likelihood.exact_log_likelihood(machine, ((part - mean) / scale).float())
         expected = states.mean() - scale[list(shown)].log().sum()
         assert answer["results"][0]["log_likelihood"] == pytest.approx(float(expected), abs=1e-4), shown
-
-
-def test_a_table_with_real_columns_has_a_density(cli: CommandLine, tmp_path: Path) -> None:
-    machine = hm.BoltzmannMachine(
-        [hm.Bernoulli(2), hm.Bernoulli(3), hm.Gaussian(2)], edges=[(0, 1), (1, 2)], visible=[0, 2]
-    )
-    machine.save(tmp_path / "m.safetensors")
-    np.save(tmp_path / "rows.npy", np.float32([[0, 1, 0.5, -2], [1, 1, 0.1, 0.3]]))
-    answer = cli.succeed("evaluate", tmp_path / "m.safetensors", tmp_path / "rows.npy", "--json").json
-    assert "log_likelihood: a density in the units of the data" in answer["notes"]

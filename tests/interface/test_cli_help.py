@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 import tomllib
@@ -14,8 +13,7 @@ import torch
 import typer
 
 import harmonium as hm
-from harmonium._settings import Setting
-from harmonium.cli import main, options
+from harmonium.cli import main
 from harmonium.cli.app import command_names, parser_of
 
 from .command_line import CommandLine
@@ -44,21 +42,6 @@ def test_help_ends_with_examples_that_the_parser_takes(cli: CommandLine, command
 def test_every_option_is_described(command: str) -> None:
     described = {each.name: each.help for each in parser_of(command).params}
     assert [name for name, text in described.items() if not text or text[0].islower()] == []
-
-
-def test_an_option_that_commands_share_has_one_sentence() -> None:
-    shared = {
-        re.sub(r"(?<=.)(?=[A-Z])", "_", name).lower()
-        for name, kind in vars(options).items()
-        if any(isinstance(each, Setting) and each.help for each in getattr(kind, "__metadata__", ()))
-    }
-    told: dict[str, set[str]] = {name: set() for name in shared}
-    for command in command_names():
-        for each in parser_of(command).params:
-            if each.name in shared:
-                told[each.name].add(each.help)
-    assert {name for name, texts in told.items() if len(texts) != 1} == set()
-    assert {"alphabet", "reweight", "unknown", "seed"} <= shared
 
 
 COMMAND = """
@@ -119,10 +102,6 @@ def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: py
     assert [part for part in parts if part not in shown] == [] and "Args" not in shown
 
 
-def test_alone_it_lists_the_commands(cli: CommandLine) -> None:
-    assert cli.succeed().stdout == cli.succeed("--help").stdout
-
-
 def test_the_demo_runs_commands_that_the_parser_takes(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,22 +119,13 @@ def test_the_demo_runs_commands_that_the_parser_takes(
     assert "exists" in cli.refuse("demo", tmp_path / "there")
 
 
-def test_help_of_all(cli: CommandLine) -> None:
-    shown = cli.succeed("-h").stdout
-    assert all(command in shown for command in command_names()) and "--install-completion" in shown
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("harmonium re", ["report"]),
         ("harmonium train dig", ["digits"]),
         ("harmonium train --rule mean", ["mean_field_pcd", "mean_field"]),
-        ("harmonium train --visible s", ["standardised_gaussian", "spin"]),
-        ("harmonium train --binarise sa", ["sample"]),
         ("harmonium train --early", ["--early-stopping"]),
-        ("harmonium evaluate run bars", ["bars-and-stripes"]),
-        ("harmonium sample run --kernel gibbs-", ["gibbs-langevin"]),
         ("harmonium impute run d --method l", ["local_search"]),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from math import comb
 from pathlib import Path
 
@@ -11,21 +10,10 @@ import pytest
 
 import harmonium as hm
 
-from .command_line import CommandLine
+from .command_line import CommandLine, read_csv, write_csv
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 NAMES = ["x", "city", "kind", "y"]
-
-
-def rows_of(path: Path) -> list[list[str]]:
-    with path.open(newline="") as file:
-        return list(csv.reader(file))
-
-
-def write(path: Path, rows: list[list[object]], names: list[str]) -> Path:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([names, *rows])
-    return path
 
 
 def table(number: int, seed: int) -> list[list[object]]:
@@ -48,10 +36,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     rows = table(80, 0)
     for row in rows[20:]:
         row[2] = ""  # three quarters of the labels are missing
+    plain = [[y, city, x] for x, city, _, y in table(40, 1)]
     return {
-        "train": write(folder / "train.csv", rows, NAMES),
-        "test": write(folder / "test.csv", table(40, 1), NAMES),
-        "plain": write(folder / "plain.csv", [[r[3], r[1], r[0]] for r in table(40, 1)], ["y", "city", "x"]),
+        "train": write_csv(folder / "train.csv", rows, NAMES),
+        "test": write_csv(folder / "test.csv", table(40, 1), NAMES),
+        "plain": write_csv(folder / "plain.csv", plain, ["y", "city", "x"]),
         "run": folder / "run",
     }
 
@@ -75,16 +64,16 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     found = cli.succeed("predict", run, files["test"], "--out", out, "--probabilities", "--json").json
     assert found["rows_scored"] == 40 and found["notes"] == []
     assert found["accuracy"] >= 0.9 and found["method"] == "exact" and found["column"] == "kind"
-    header, *rows = rows_of(out)
+    header, *rows = read_csv(out)
     assert header == ["kind", "kind=a", "kind=b"]
     assert all(label == "ab"[float(b) > float(a)] for label, a, b in rows)
     assert [float(a) + float(b) for _, a, b in rows] == pytest.approx([1] * 40)
     cli.succeed("predict", run, files["plain"], "--out", tmp_path / "q.csv")  # without it, in another order
-    assert [row[0] for row in rows_of(tmp_path / "q.csv")] == [row[0] for row in rows_of(out)]
+    assert [row[0] for row in read_csv(tmp_path / "q.csv")] == [row[0] for row in read_csv(out)]
     cli.succeed(
         "predict", run, files["test"], "--column", "y", "--probabilities", "--out", tmp_path / "y.csv"
     )
-    assert rows_of(tmp_path / "y.csv")[0] == ["y", "y=1", "y=4"]
+    assert read_csv(tmp_path / "y.csv")[0] == ["y", "y=1", "y=4"]
     scores = cli.succeed("evaluate", run, files["test"], "--json").json["results"][0]
     names = ["data", "rows", "label_accuracy", "majority_class_accuracy", "label_log_likelihood"]
     names.append("label_frequencies_log_likelihood")
@@ -97,7 +86,7 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     # Rows without a label, or without a cell, are judged by what they show.
     gaps = [[*row[:2], "" if i % 2 else row[2], row[3]] for i, row in enumerate(table(40, 1))]
     gaps[0][0] = ""
-    answer = cli.succeed("evaluate", run, write(tmp_path / "gaps.csv", gaps, NAMES), "--json").json
+    answer = cli.succeed("evaluate", run, write_csv(tmp_path / "gaps.csv", gaps, NAMES), "--json").json
     (some,) = answer["results"]
     assert some["label_accuracy"] >= 0.9 and some["log_likelihood"] > scores["log_likelihood"]
     assert "label_accuracy: of the 20 rows that have a label" in answer["notes"]
@@ -122,7 +111,7 @@ def test_any_column_is_predicted(
     found = cli.succeed("predict", run, files["test"], "--out", out, *arguments).json
     assert 0.3 < found[score] < 3 and found["method"] == "exact"
     lacking = [[cell for name, cell in zip(NAMES, r, strict=True) if name != column] for r in table(40, 1)]
-    path = write(tmp_path / "lacking.csv", lacking, [name for name in NAMES if name != column])
+    path = write_csv(tmp_path / "lacking.csv", lacking, [name for name in NAMES if name != column])
     found = cli.succeed("predict", run, path, "--out", tmp_path / "q.tsv", *arguments).json
     assert score not in found and (tmp_path / "q.tsv").read_text() == out.read_text()
 
@@ -132,8 +121,8 @@ def test_columns_of_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     x = random.normal(size=60)
     numbers = np.column_stack([x, 100 + 5 * x + random.normal(size=60)]).round(3)
-    rows = write(tmp_path / "x.csv", numbers.tolist(), ["x", "y"])
-    half = write(tmp_path / "half.csv", numbers[:, :1].tolist(), ["x"])
+    rows = write_csv(tmp_path / "x.csv", numbers.tolist(), ["x", "y"])
+    half = write_csv(tmp_path / "half.csv", numbers[:, :1].tolist(), ["x"])
     np.save(tmp_path / "bits.npy", (numbers > 100).astype(np.uint8) * [1, 1])
     cli.train(rows, tmp_path / "real", "--updates", 150, "--learning-rate", 0.2)
     cli.train(tmp_path / "bits.npy", tmp_path / "bits")
@@ -169,7 +158,7 @@ def test_rows_are_drawn_with_their_labels_and_given_them(cli: CommandLine, run: 
     for given in ((), ("kind=b",), ("kind=a", "city=Rom", "x=2.5")):
         flags = [word for each in given for word in ("--given", each)]
         cli.succeed("sample", run, *few, *flags, "--out", tmp_path / "s.csv", "--overwrite")
-        header, *rows = rows_of(tmp_path / "s.csv")
+        header, *rows = read_csv(tmp_path / "s.csv")
         assert header == NAMES and len(rows) == 8
         for each in given:
             name, value = each.split("=")
@@ -177,16 +166,6 @@ def test_rows_are_drawn_with_their_labels_and_given_them(cli: CommandLine, run: 
             assert (
                 cells == [value] * 8 if name != "x" else [float(c) for c in cells] == pytest.approx([2.5] * 8)
             )
-
-
-def test_missing_labels_are_filled_in(
-    cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
-    cli.succeed("impute", run, files["train"], "--out", tmp_path / "full.csv", "--sweeps", 5)
-    for given, full in zip(rows_of(files["train"]), rows_of(tmp_path / "full.csv"), strict=True):
-        assert given[:2] == full[:2] and full[2] in ("kind", "a", "b") and given[2] in ("", full[2])
-    cli.succeed("impute", run, files["plain"], "--out", tmp_path / "same.csv", "--sweeps", 5)
-    assert rows_of(tmp_path / "same.csv") == rows_of(files["plain"])
 
 
 def test_labels_beside_images(cli: CommandLine, tmp_path: Path) -> None:
@@ -223,7 +202,7 @@ def test_likelihoods_stand_beside_those_of_columns_that_nothing_joins(
     rows: list[list[object]] = [list(row) for row in zip(*cells, strict=True)]
     learned, new, run = rows[:400], rows[400:], tmp_path / "run"
     new[0][0] = new[1][1] = new[2][3] = ""
-    train, test = (write(tmp_path / name, x, names) for name, x in (("a.csv", learned), ("b.csv", new)))
+    train, test = (write_csv(tmp_path / name, x, names) for name, x in (("a.csv", learned), ("b.csv", new)))
     cli.succeed("train", train, run, "--label", "kind", "--threads", 1)
     answer = cli.succeed("evaluate", run, test, "--json").json
     (scores,) = answer["results"]
@@ -255,7 +234,7 @@ def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for(
     cli.succeed("train", files["train"], hybrid, "--label", "kind", "--threads", 1)
     rows = table(6, 2)
     rows[0][0] = ""
-    holes = write(tmp_path / "holes.csv", rows, NAMES)
+    holes = write_csv(tmp_path / "holes.csv", rows, NAMES)
     given = [f"--given={name}={cell}" for name, cell in zip(NAMES, rows[1], strict=True) if name != "kind"]
     rough = [
         ("sample", "--rows", 3),
@@ -269,16 +248,6 @@ def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for(
         assert "objective joint" not in cli.succeed(command, run, *rest, *out).stderr
     labels = [("sample", *given), ("impute", files["train"]), ("predict", holes)]
     assert not any("objective" in cli.succeed(name, hybrid, *rest, *out).stderr for name, *rest in labels)
-
-
-def test_a_share_of_all_or_nothing_is_another_objective(
-    cli: CommandLine, files: dict[str, Path], tmp_path: Path
-) -> None:
-    for share in (0, 1):
-        run = tmp_path / f"run{share}"
-        cli.succeed("train", files["train"], run, "--label", "kind", "--joint", share, "--threads", 1)
-    assert "hybrid or joint" in cli.refuse("sample", tmp_path / "run0", "--out", tmp_path / "s.csv")
-    assert "warning" not in cli.succeed("sample", tmp_path / "run1", "--out", tmp_path / "s.csv").stderr
 
 
 def test_a_discriminative_machine_has_no_rows_to_draw(

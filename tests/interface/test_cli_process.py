@@ -16,9 +16,8 @@ import torch
 
 import harmonium as hm
 from harmonium.training.checkpoint import read_checkpoint
-from harmonium.training.lock import Lock
 
-from .command_line import TINY, Answer, CommandLine
+from .command_line import Answer, CommandLine
 
 pytestmark = pytest.mark.nightly
 
@@ -96,27 +95,3 @@ def test_a_signal_keeps_a_checkpoint_that_resumes(
     cli.succeed(*arguments[:2], tmp_path / "whole", *arguments[3:], "--updates", step + 10)
     resumed, whole = (hm.load(folder / "machine.safetensors") for folder in (run, tmp_path / "whole"))
     assert all(torch.equal(a, b) for a, b in zip(resumed.parameters(), whole.parameters(), strict=True))
-
-
-def test_an_unfinished_run_gives_its_checkpoint_and_a_damaged_one_is_named(
-    cli: CommandLine, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    cli.train("bars-and-stripes", run, "--checkpoint-every", "10", "--binarise", "none")
-    (run / "machine.safetensors").unlink()
-    assert "after 20 updates" in cli.succeed("evaluate", run, "bars-and-stripes", "--json").stderr
-    (run / "checkpoint.safetensors").write_bytes((run / "checkpoint.safetensors").read_bytes()[:-50])
-    assert "checkpoint.safetensors: damaged" in cli.refuse("evaluate", run, "bars-and-stripes")
-
-
-def test_a_folder_in_use_is_refused_and_left_as_it_is(cli: CommandLine, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    cli.train("bars-and-stripes", run)
-    lock = Lock(run / "lock.json")
-    before = sorted(run.rglob("*"))
-    arguments = ["train", "bars-and-stripes", run, *TINY]
-    for how in ("--resume", "--overwrite"):
-        assert f"in use by process {os.getpid()} on " in cli.refuse(*arguments, how)
-        assert sorted(run.rglob("*")) == before
-    lock.release()
-    cli.succeed(*arguments, "--overwrite")

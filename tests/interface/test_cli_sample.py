@@ -16,12 +16,6 @@ BARS = "bars-and-stripes"
 FEW = ("--rows", 6, "--sweeps", 5)
 
 
-@pytest.fixture
-def run(cli: CommandLine, tmp_path: Path) -> Path:
-    cli.train(BARS, tmp_path / "run")
-    return tmp_path / "run"
-
-
 def test_states_and_means(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     result = cli.succeed("sample", run, *FEW, "--out", tmp_path / "s.npy", "--json").json
     states = np.load(tmp_path / "s.npy")
@@ -43,30 +37,6 @@ def test_a_grid_has_the_shape_of_the_images(cli: CommandLine, run: Path, tmp_pat
     cli.succeed("sample", run, *FEW, "--image-shape", "2x8", "--out", tmp_path / "t.png")
     with Image.open(tmp_path / "s.png") as square, Image.open(tmp_path / "t.png") as wide:
         assert square.width > square.height - 100 and wide.width > wide.height
-
-
-def test_samples_come_out_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:
-    """Independent units fitted to the data; 6 standard errors, so a right program fails once in 1e8."""
-    X = np.random.default_rng(0).normal([500, -3], [20, 0.1], size=(400, 2))
-    np.save(tmp_path / "x.npy", X)
-    cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
-    cli.succeed("sample", tmp_path / "run", "--rows", 400, "--sweeps", 1, "--out", tmp_path / "s.npy")
-    samples = np.load(tmp_path / "s.npy")
-    assert (np.abs(samples.mean(0) - X.mean(0)) < 6 * X.std(0) / 20).all()
-
-
-def test_bit_planes_come_back_as_grey_levels(cli: CommandLine, tmp_path: Path) -> None:
-    grey = np.random.default_rng(0).integers(0, 256, size=(30, 2, 3), dtype=np.uint8)
-    np.save(tmp_path / "grey.npy", grey)
-    cli.train(tmp_path / "grey.npy", tmp_path / "run", "--binarise", "bit-planes")
-    cli.succeed("sample", tmp_path / "run", *FEW, "--out", tmp_path / "s.npy")
-    samples = np.load(tmp_path / "s.npy")
-    assert samples.dtype == np.uint8 and samples.shape == (6, 6)
-    assert "bit-planes" in cli.refuse("sample", tmp_path / "run", "--means", "--out", tmp_path / "m.npy")
-    start = ("--data", tmp_path / "grey.npy", "--sweeps", 0)
-    cli.succeed("sample", tmp_path / "run", *FEW, *start, "--out", tmp_path / "d.npy")
-    rows = {row.tobytes() for row in grey.reshape(30, 6)}
-    assert all(row.tobytes() in rows for row in np.load(tmp_path / "d.npy"))
 
 
 def test_chains_may_start_from_data(cli: CommandLine, run: Path, tmp_path: Path) -> None:
@@ -119,18 +89,6 @@ def test_langevin_kernels_train_and_sample(cli: CommandLine, kernel: list[str], 
     drawn = cli.succeed("sample", tmp_path / "run", *FEW, *moves, "--out", tmp_path / "s.npy", "--json").json
     assert "Langevin(step=0.2" in drawn["kernel"]
     assert np.load(tmp_path / "s.npy").shape == (6, 3)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--kernel", "hmc"], "kernel: expected one of"),
-        (of("step=0.1"), "expected NAME=VALUE for another rule or kernel, received 'step=0.1'"),
-        (["--kernel", "langevin"], "machine: expected a Gaussian layer"),
-    ],
-)
-def test_wrong_kernels_are_named(cli: CommandLine, options: list[str], message: str, tmp_path: Path) -> None:
-    assert message in cli.refuse("train", BARS, tmp_path / "run", "--updates", 1, *options)
 
 
 @pytest.mark.parametrize("flags", [(), ("--means",)])

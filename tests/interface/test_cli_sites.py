@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from harmonium.cli.commands.sample import at_temperature
 from harmonium.report import sites
 from harmonium.tables import Codec
 
-from .command_line import CommandLine
+from .command_line import CommandLine, train_once
 
 SITES = 8
 LETTERS = "-ACGU"
@@ -32,22 +33,24 @@ def codes() -> np.ndarray:
     return codes
 
 
-@pytest.fixture
-def family(tmp_path: Path, codes: np.ndarray) -> Path:
-    path = tmp_path / "family.fasta"
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory, codes: np.ndarray) -> Path:
+    path = tmp_path_factory.mktemp("family") / "family.fasta"
     names = [f"P{k}/{10 + k}-{17 + k}" for k in range(len(codes))]
     names[3], names[4] = "P3/13-19", "P4/20-99 a range of another length"
     hm.sequences.write_fasta(path, codes, "rna", names)
     return path
 
 
-@pytest.fixture
-def run(cli: CommandLine, family: Path, tmp_path: Path) -> Path:
-    path = tmp_path / "run"
+@pytest.fixture(scope="module")
+def trained(family: Path) -> Path:
     options = ("--hidden", 0, "--rule", "pseudo_likelihood", "--updates", 60, "--learning-rate", 0.2)
-    result = cli.succeed("train", family, path, *options, "--threads", 1, "--json").json
-    assert result["rule"] == "centred(pseudo_likelihood())"
-    return path
+    return train_once(family.parent / "run", family, *options, "--threads", 1)
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -123,13 +126,8 @@ def test_precision_follows_from_distances(cli: CommandLine, run: Path, tmp_path:
     assert result["precision"]["at L/5"] == 1.0 and result["precision"]["at L/2"] == 0.5
     assert result["precision"]["of any pair"] == 0.5 and "at L" not in result["precision"]
     assert result["files"] == ["contacts.csv", "contacts.png", "precision.png"]
-    assert {line["distance"] for line in table(tmp_path / "c" / "contacts.csv")} == {
-        "",
-        "5.0",
-        "7.9",
-        "8.1",
-        "20.0",
-    }
+    written = {line["distance"] for line in table(tmp_path / "c" / "contacts.csv")}
+    assert written == {"", "5.0", "7.9", "8.1", "20.0"}
 
 
 @pytest.mark.parametrize(
@@ -137,8 +135,6 @@ def test_precision_follows_from_distances(cli: CommandLine, run: Path, tmp_path:
     [
         ("1 2 3.0\n1 9 4.0\n", "expected pairs of sites from 1 to 8, received 1 9"),
         ("1 2 3.0\n1 2\n", "Line #2 (got 2 columns instead of 3)"),
-        ("", "expected numbers, received none"),
-        ("1 2\n", "expected lines 'i j distance'"),
         ("i j dist\n1 1 2 3.0\n", "expected a cell for each name above, i, j, dist, received 4 a line"),
         ("1 2 nan\n", "expected that of some pair"),
     ],
@@ -218,44 +214,17 @@ def test_listed_mutants_are_scored_and_ranked(
     np.testing.assert_allclose([float(line["score"]) for line in found], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    for text, said in (
         ("mutant\nA99C\nA98C\n", "expected sites 17 to 24"),
-        (
-            "mutant\nA17\nA18\n",
-            "expected names such as A24G or A24G:C30D of letters in '-ACGU', received 'A17'",
-        ),
         ("name,score\nx,1\ny,2\n", "received 2 rows of the columns 'name', 'score'"),
-        ("mutant,score\n", "received 0 rows of the columns 'mutant', 'score'"),
-    ],
-)
-def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "scan.csv").write_text(text)
-    refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
-    assert refused.startswith("--mutants: ") and said in refused
+    ):
+        (tmp_path / "scan.csv").write_text(text)
+        refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
+        assert refused.startswith("--mutants: ") and said in refused
 
 
 OWN = "-ACGU"  # as a sequence: its letters are numbered A1, C2, G3, U4
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("x.csv", "mutant,DMS_score\nA1C,1\nA1C:C2A,3\nG3U,\n", ["-CCGU", "-CAGU", "-ACUU"]),
-        ("x.tsv", "mutant\tDMS_score\nA1C:G3U\t2\n", ["-CCUU"]),
-        ("x.csv", "mutant\r\nA1C\r\nG3U\r\n\r\n", ["-CCGU", "-ACUU"]),
-        ("x.csv", "\ufeffmutant\nA1C\nG3U\n", ["-CCGU", "-ACUU"]),
-        ("x.csv", '"mutant"\n"A1C"\n"G3U"\n', ["-CCGU", "-ACUU"]),
-        ("x.csv", "mutant,DMS_score\nA1A,1\nG3-,\n", ["-ACGU", "-AC-U"]),
-    ],
-)
-def test_lists_of_mutants_as_they_come(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
-    """Rows of a table, or of a column alone."""
-    (tmp_path / name).write_bytes(text.encode())
-    names = _read_mutants(tmp_path / name)
-    rows = hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
-    assert hm.sequences.spell(rows, LETTERS) == expected
 
 
 @pytest.mark.parametrize(
@@ -265,9 +234,7 @@ def test_lists_of_mutants_as_they_come(name: str, text: str, expected: list[str]
             "mutant,DMS_score\nA1C:A1G,1\nA1G,2\n",
             "one letter at each site, received A1C and A1G in 'A1C:A1G'",
         ),
-        ("mutant,DMS_score\nC2G,1\nA1C:C2G: A1G,2\n", "received A1C and A1G in .* as number 2"),
         ("mutant,DMS_score\n,0\nA1C,1\n", "names such as A24G .* received '' as number 1"),
-        ("mutant,DMS_score\nA1C,1\n,0\n", "received '' as number 2"),
         ("mutant,DMS_score\nA1C,1\nC2*,2\n", "of letters in '-ACGU', received 'C2\\*' as number 2"),
     ],
 )
@@ -283,47 +250,31 @@ def test_mutants_of_another_numbering_are_told_the_way_out(
 ) -> None:
     own = LETTERS[codes[7, 2]]
     other = "A" if own != "A" else "C"
-    for name, said in (
-        (f"{other}19G", f"expected {own} at site 19, as in the sequence, received {other}19 in '{other}19G'"),
-        (f"{own}3G", f"expected sites 17 to 24 of the sequence, received {own}3 in '{own}3G'"),
-    ):
-        (tmp_path / "scan.csv").write_text(f"mutant\n{name}\n")
-        refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
-        assert f"--mutants: {said}" in refused
-        assert refused.endswith("first sets the number of its first letter")
+    (tmp_path / "scan.csv").write_text(f"mutant\n{other}19G\n")
+    refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
+    said = f"expected {own} at site 19, as in the sequence, received {other}19 in '{other}19G'"
+    assert f"--mutants: {said}" in refused
+    assert refused.endswith("first sets the number of its first letter")
 
 
-def test_distances_of_the_made_up_family_are_for_it_alone(cli: CommandLine, run: Path) -> None:
-    refused = cli.refuse("contacts", run, "--distances", "family")
-    assert "--distances: there is no file family" in refused
-
-
-@pytest.mark.parametrize("site", ["900", "0", "A"])
-def test_a_site_that_is_not_there_is_not_held(cli: CommandLine, run: Path, tmp_path: Path, site: str) -> None:
-    refused = cli.refuse("sample", run, "--given", f"{site}=A", "--out", tmp_path / "x.fasta")
-    assert refused == f"--given: expected a site from 1 to 8, received '{site}'"
-
-
-def test_no_hidden_units_stand_alone(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    for given in (("0", "--hidden", "10"), ("10,0",)):
-        refused = cli.refuse("train", family, tmp_path / "other", "--hidden", *given)
-        assert "0 alone for a machine without hidden units, received '0'" in refused
+def test_a_site_that_is_not_there_is_not_held(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    for site in ("900", "0", "A"):
+        refused = cli.refuse("sample", run, "--given", f"{site}=A", "--out", tmp_path / "x.fasta")
+        assert refused == f"--given: expected a site from 1 to 8, received '{site}'"
 
 
 def test_a_wild_type_has_to_be_known(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    family.write_text(
-        family.read_text().replace("P9/19-26\n", "P9/19-26\nN", 1).replace("P8/18-25\n", "P8/18-25\n")
-    )
     lines = family.read_text().splitlines()
-    place = next(k for k, line in enumerate(lines) if line.startswith("N"))
-    lines[place] = lines[place][:SITES]
-    family.write_text("\n".join(lines) + "\n")
-    cli.train(family, tmp_path / "run", "--unknown", "missing")
+    place = lines.index(">P9/19-26") + 1
+    lines[place] = "N" + lines[place][1:]
+    own = tmp_path / "own.fasta"
+    own.write_text("\n".join(lines) + "\n")
+    cli.train(own, tmp_path / "run", "--unknown", "missing")
     said = cli.refuse("mutations", tmp_path / "run", "--wild-type", "P9")
     assert "--wild-type: expected a sequence whose letters are all known, received P9/19-26 with 1" in said
-    cli.succeed("score", tmp_path / "run", family, "--out", tmp_path / "s.csv", "--nearest")
+    cli.succeed("score", tmp_path / "run", own, "--out", tmp_path / "s.csv", "--nearest")
     distances = [float(line["distance"]) for line in table(tmp_path / "s.csv")]
-    assert distances[9] == pytest.approx(0.5 / SITES) or distances[9] == 0.0
+    assert distances[9] in (0.0, pytest.approx(0.5 / SITES))
 
 
 def test_a_sequence_that_is_not_there_is_refused(cli: CommandLine, run: Path, tmp_path: Path) -> None:
@@ -394,23 +345,6 @@ def test_the_nearest_sequence_is_counted_by_letters(
     np.testing.assert_allclose(found, (new[:, None] != codes).mean(2).min(1), atol=1e-6)
 
 
-def test_every_row_of_other_data_is_scored(cli: CommandLine, tmp_path: Path) -> None:
-    """Of a table ln p is that of its cells: a mean as ``evaluate`` has it."""
-    rows = ["size,kind"] + [f"{np.sin(k):.3f},{'ab'[k % 2]}" for k in range(60)]
-    (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
-    cli.train(tmp_path / "rows.csv", tmp_path / "run")
-    data, out = tmp_path / "rows.csv", ("--out", tmp_path / "s.csv", "--json")
-    scored = cli.succeed("score", tmp_path / "run", data, *out).json
-    evaluated = cli.succeed("evaluate", tmp_path / "run", data, "--json").json
-    scores = [float(line["log_likelihood"]) for line in table(tmp_path / "s.csv")]
-    assert np.mean(scores) == pytest.approx(evaluated["results"][0]["log_likelihood"])
-    density = "log_likelihood: a density in the units of the data"
-    assert density in scored["notes"] and density in evaluated["notes"]
-    data.write_text("\n".join([*rows, ",a"]) + "\n")
-    scored = cli.succeed("score", tmp_path / "run", data, *out, "--overwrite").json
-    assert scored["notes"][0] == "log_likelihood: of rows with missing cells, of what they show"
-
-
 @pytest.mark.parametrize("gauge", ["zero-sum", "lattice-gas"])
 def test_couplings_of_a_gauge_have_the_same_distribution(
     cli: CommandLine, run: Path, family: Path, tmp_path: Path, gauge: str
@@ -472,23 +406,17 @@ def test_the_gap_is_found_by_its_letter(cli: CommandLine, tmp_path: Path, codes:
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-@pytest.mark.parametrize("hidden", [0, 2])
-@pytest.mark.nightly
-def test_samples_at_a_temperature(cli: CommandLine, family: Path, tmp_path: Path, hidden: int) -> None:
-    """All energies are divided by it: also those of hidden units."""
-    options = ("--updates", 300, "--learning-rate", 0.2, "--threads", 1)
-    cli.succeed("train", family, tmp_path / "run", "--hidden", hidden, *options)
-    machine = hm.load(tmp_path / "run")
+def test_samples_at_a_temperature(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    """All energies are divided by it."""
+    machine, energies = hm.load(run), {}
     cold, states = at_temperature(machine, 0.5), machine.random_states(20, seed=0)
     torch.testing.assert_close(cold.energy(states), 2 * machine.energy(states), rtol=1e-4, atol=1e-3)
-    energies = {}
-    for temperature in (0.5, 1.0, 4.0):
+    for temperature in (0.5, 4.0):
         out = tmp_path / f"{temperature}.fasta"
-        drawn = ("--rows", 200, "--sweeps", 30, "--out", out, "--temperature", temperature)
-        cli.succeed("sample", tmp_path / "run", *drawn)
+        cli.succeed("sample", run, "--rows", 100, "--sweeps", 30, "--out", out, "--temperature", temperature)
         rows = Codec.of(machine).rows(hm.data.read(out, alphabet="rna")).all()
         energies[temperature] = float(machine.free_energy(rows).detach().mean())
-    assert energies[0.5] < energies[1.0] < energies[4.0]
+    assert energies[0.5] < energies[4.0] - 1
 
 
 def test_a_temperature_is_refused_where_it_has_no_meaning(cli: CommandLine, tmp_path: Path) -> None:

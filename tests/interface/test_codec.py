@@ -109,15 +109,6 @@ def test_an_estimator_reads_rows_twice_and_encodes_them_once(name: str, counts: 
     assert counts.encoded <= len(X) + 1  # a row of zeros tells the width
 
 
-@pytest.mark.parametrize("batch", [100, 1000])
-def test_the_command_reads_and_encodes_images_once(
-    cli: CommandLine, counts: Counts, tmp_path: Path, batch: int
-) -> None:
-    options = ("--binarise", "threshold", "--hidden", 4, "--updates", 50, "--batch-size", batch)
-    cli.succeed("train", "digits", tmp_path / "run", *options)
-    assert counts.read <= 2 * 1797 and counts.encoded <= 1797 + 1
-
-
 @pytest.mark.parametrize("options", [(), ("--label", "city")], ids=["rows", "label"])
 def test_the_command_reads_a_table_twice(
     cli: CommandLine, counts: Counts, tmp_path: Path, options: tuple[str, ...]
@@ -129,13 +120,6 @@ def test_the_command_reads_a_table_twice(
     cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", *by_chains, *options)
     some = 512 + OF_RATE + JUDGED  # simple distributions are fitted to 512, where there is no label
     assert counts.read <= 2 * len(table) + some and counts.encoded <= len(table) + some
-
-
-def test_rows_of_a_file_are_encoded_by_the_batch(cli: CommandLine, counts: Counts, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", digits())
-    options = ("--binarise", "threshold", "--hidden", 4, "--updates", 3, "--batch-size", 10)
-    cli.succeed("train", tmp_path / "x.npy", tmp_path / "run", *options)
-    assert ROWS < counts.encoded <= ROWS + OF_RATE + JUDGED + 1024  # of which batches and first chains are
 
 
 def test_a_dark_first_image_is_no_sign_of_binary_data() -> None:
@@ -173,15 +157,6 @@ def test_a_machine_keeps_the_codec_in_its_metadata(tmp_path: Path) -> None:
     assert again.encoder == codec.encoder and again.label is None
     expected, found = (each.rows(table).all() for each in (codec, again))
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
-
-
-def test_states_of_blank_rows_are_refused_where_asked() -> None:
-    X = np.array([[0.0, 1.0], [1.0, 0.0], [np.nan, np.nan]])
-    rows = Codec.fit(X).rows(X, shown="anything")
-    with pytest.raises(
-        ValueError, match="X: expected at least one value in every row, all of row 2 is missing"
-    ):
-        rows.all()
 
 
 def test_the_contract_of_imports_keeps_it_so() -> None:
@@ -269,24 +244,6 @@ def test_a_unit_of_ones_own_from_the_command(
     monkeypatch.setenv("HARMONIUM_IMPORT", "no_such_units")
     assert "no_such_units" in cli.refuse("data", tmp_path / "x.csv", status=1)
     sys.modules.pop("own_units")
-
-
-def test_errors_about_a_data_set_have_its_name() -> None:
-    """Now, and when rows are made later; of other data they are about X."""
-    frame = pandas.DataFrame({"a": [0.5, 1.5, 2.5], "b": ["u", "v", "u"]})
-    codec = Codec.fit(frame)
-    machine = hm.BoltzmannMachine([*codec.layers, hm.Bernoulli(2)], visible=range(len(codec.layers)))
-    machine.metadata = codec.to_dict()
-    codec = Codec.of(machine)
-    for cells, said in (
-        ([[None, None]], "at least one value in every row"),
-        ([[None, "u"]], "no missing cell"),
-    ):
-        other = hm.data.DataSet(np.array(cells, object), None, None, "new.csv", ("a", "b"))
-        with pytest.raises(ValueError, match=f"new.csv: .*{said}"):
-            codec.observed_rows(other).all()
-    with pytest.raises(ValueError, match="X: expected columns 'a', 'b' as in fit"):
-        codec.rows(pandas.DataFrame({"a": [1.0], "c": ["w"]})).all()
 
 
 @pytest.mark.parametrize(

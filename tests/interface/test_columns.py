@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import warnings
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 import harmonium as hm
-from harmonium.cli import output
 from harmonium.data import Series, build, encoder_from_dict
 from harmonium.tables import ColumnCodec as Column, Labels, Line, Logarithm, Quantiles, Table
 
@@ -39,10 +37,6 @@ FRAME = pandas.DataFrame(
     }
 )
 LEFT_OUT = ["id", "number", "one", "empty"]
-SAID = (
-    r"nothing is learned from columns 'id' \(300 different texts in 300 rows\), 'number' \(row numbers\), "
-    r"'one' \(one value, 3.5\), 'empty' \(empty\)"
-)
 SMALL: dict[str, Any] = {"n_hidden": 4, "method": "chains", "max_updates": 60, "random_state": 0}
 
 
@@ -54,11 +48,6 @@ def learned() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return hm.RBM(**SMALL).fit(holed())
-
-
-@pytest.fixture(autouse=True)
-def same_rows_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(0))
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +62,6 @@ def cells_of(values: Any, name: str = "x") -> Series:
 
 # Columns that are left out
 # --------------------------------------------------------------------------------
-
-
-def test_one_warning_names_all_columns_that_are_left_out() -> None:
-    with pytest.warns(UserWarning, match=SAID) as found:
-        table = Table.fit(FRAME)
-    assert len(found) == 1
-    assert [each.name for each in table.left_out] == LEFT_OUT and list(table.names) == list(FRAME)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        same = Table.fit(FRAME, dict.fromkeys(LEFT_OUT, "ignore"))
-        assert same == table
-        asked = Table.fit(
-            FRAME, {**dict.fromkeys(LEFT_OUT, "ignore"), "number": "gaussian", "kind": "ignore"}
-        )
-    assert asked.kinds["number"] == "gaussian" and asked.kinds["kind"] == "ignore"
 
 
 @pytest.mark.parametrize(
@@ -135,38 +109,8 @@ def test_files_keep_columns_left_out(rbm: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.score_samples(holed()), rbm.score_samples(holed()))
 
 
-def test_arrays_by_number() -> None:
-    array = np.column_stack([np.arange(60), RANDOM.normal(size=60), np.arange(60) % 2])
-    model = hm.RBM(**SMALL, visible={0: "ignore"}).fit(array)
-    assert model.encoder_.kinds == {0: "ignore", 1: "gaussian", 2: "bernoulli"}
-    array[3, 1:] = np.nan
-    full = model.impute(array, sweeps=5)
-    np.testing.assert_array_equal(full[:, 0], np.arange(60))
-    assert not np.isnan(full).any() and np.isnan(model.sample(2, sweeps=2)[:, 0]).all()
-
-
 # Rows without any cell, and cells without a state
 # --------------------------------------------------------------------------------
-
-
-def test_rows_without_any_cell_are_not_learned_but_imputed() -> None:
-    """A row that shows its identifier alone is one of them."""
-    whole = holed().drop(columns="rain").dropna(subset=["kind"]).reset_index(drop=True)
-    blank = whole.copy()
-    extra = pandas.DataFrame({"id": ["new"]}, index=[0])
-    blank = pandas.concat([blank.iloc[:5], extra, blank.iloc[5:]], ignore_index=True)
-    weights = np.linspace(1, 2, len(whole))
-    with pytest.warns(UserWarning, match=SAID.replace("300", r"\d+")):
-        expected = hm.RBM(**SMALL).fit(whole, sample_weight=weights)
-    more = np.insert(weights, 5, 9.0)
-    rows = len(blank)
-    with pytest.warns(
-        UserWarning, match=f"nothing is learned from 1 of {rows} rows, the first of them row 5"
-    ):
-        found = hm.RBM(**SMALL).fit(blank, sample_weight=more)
-    np.testing.assert_allclose(found.score_samples(whole), expected.score_samples(whole), rtol=1e-9)
-    full = found.impute(blank, sweeps=5)
-    assert full.drop(columns=["id", "number", "empty"]).notna().all().all()
 
 
 def test_blank_rows_of_an_array_are_not_learned() -> None:
@@ -331,28 +275,6 @@ def test_densities_of_rows_are_those_of_the_data() -> None:
     assert np.trapezoid(np.trapezoid(p, y, axis=1), x) == pytest.approx(1, abs=0.01)
 
 
-def test_draws_stay_in_the_range_and_are_whole_where_the_rows_are(rbm: Any) -> None:
-    drawn = rbm.sample(1000, sweeps=30, random_state=0)
-    for name in ("income", "visits", "rain", "even"):
-        low, high = FRAME[name].min(), FRAME[name].max()
-        margin = 0.05 * (high - low)
-        beyond = (drawn[name] < low - margin) | (drawn[name] > high + margin)
-        assert beyond.mean() <= 0.01, name
-    assert (drawn["visits"] % 1 == 0).all() and (drawn["visits"] < 0).mean() <= 0.01
-    assert drawn["opinion"].isin([1, 2, 3, 4, 5]).all()
-    assert abs((drawn["rain"] == 0).mean() - (FRAME["rain"] == 0).mean()) < 0.15
-
-
-def test_exact_zeros_have_a_unit_that_knows_them(rbm: Any) -> None:
-    column = next(column for column in rbm.encoder_.columns if column.name == "rain")
-    assert column.kind == "truncated_gauss_bernoulli"
-    states = column.encode(cells_of([0.0, 0.5, column.points[-1], 1e9, -1.0]))[:, 0]
-    last = column.states[-1]  # which leaves room for one cell beyond the largest
-    assert 0.99 < last < 1 and states[0] == 0 and 0 < states[1] < last
-    assert states[2:].tolist() == [last, last, 0]  # or the nearest
-    assert column.log_slopes_of(np.array([0.0]))[0] == 0  # a probability there
-
-
 # Dates and times
 # --------------------------------------------------------------------------------
 
@@ -403,14 +325,6 @@ def test_dates_of_polars() -> None:
     assert table.decode(np.full((1, 6), np.nan)).schema == frame.schema
 
 
-def test_dates_are_predicted_and_given() -> None:
-    frame = pandas.DataFrame({"when": START + DAYS, "x": DAYS.days / 100.0 + RANDOM.normal(size=120)})
-    model = hm.RBM(**SMALL).fit(frame)
-    assert isinstance(model.predict_column(frame, "when", sweeps=5)[0], datetime.datetime)
-    drawn = model.sample(3, given={"when": pandas.Timestamp("2024-03-01")}, sweeps=5)
-    assert (drawn["when"] == pandas.Timestamp("2024-03-01")).all() and drawn["x"].notna().all()
-
-
 # Many labels
 # --------------------------------------------------------------------------------
 
@@ -458,31 +372,3 @@ def test_the_command_takes_columns_as_they_are(cli: CommandLine, tmp_path: Path)
         "train", data, tmp_path / "b", "--hidden", 3, "--updates", 5, "--kinds", tmp_path / "k.toml"
     )
     assert "'kind'" not in said.stderr and "'number'" not in said.stderr and "'id'" in said.stderr
-
-
-def test_nineteen_columns_are_listed_within_eighty_letters(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "_WIDTH_OFF_A_TERMINAL", 80)
-    names = [*FRAME, *(f"measurement_of_part_{i}" for i in range(9))]
-    frame = pandas.concat([FRAME, pandas.DataFrame(RANDOM.normal(size=(ROWS, 9)))], axis=1).set_axis(
-        names, axis=1
-    )
-    frame.to_csv(tmp_path / "wide.csv", index=False)
-    lines = cli.succeed("data", tmp_path / "wide.csv").stdout.splitlines()
-    assert max(map(len, lines)) <= 80
-    first = [line.split()[0] for line in lines if line.strip()]
-    assert [name for name in first if name in names] == names
-    assert any(line.startswith("number") and "ignore" in line and "row numbers" in line for line in lines)
-
-
-def test_given_cells_come_back_as_they_were_given() -> None:
-    """Empty text among other text is a label."""
-    size = 90
-    text = ["" if i % 3 == 0 else "ab"[i % 2] for i in range(size)]
-    frame = pandas.DataFrame({"text": text, "typed": pandas.Categorical(text)})
-    frame.loc[5, "text"] = None
-    rbm = hm.RBM(2, random_state=0).fit(frame)
-    full = rbm.impute(frame)
-    assert list(full["text"].drop(5)) == list(frame["text"].drop(5)) and full["text"][5] in ("", "a", "b")
-    assert full["typed"].tolist() == text and full["typed"].cat.categories.tolist() == ["", "a", "b"]

@@ -85,18 +85,6 @@ def test_estimators_and_commands(visible: str, cli: CommandLine, tmp_path: Path)
     assert np.isfinite(np.load(tmp_path / "s.npy")).all()
 
 
-@pytest.mark.parametrize("hidden", ["binomial", "relu", "double_relu", "categorical"])
-def test_hidden_kinds_of_the_command(hidden: str, cli: CommandLine, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", (hm.data.digits()[0][:100] > 0.5).astype(np.float32))
-    states = {"categorical": ":3", "binomial": ":3"}.get(hidden, "")
-    cli.succeed(
-        "train", tmp_path / "x.npy", tmp_path / "run", "--hidden", f"{hidden}:5{states}", "--updates", 20
-    )
-    machine = hm.load(tmp_path / "run" / "machine.safetensors")
-    assert machine.layers[1].kind == hidden
-    assert machine.layers[1].n_states in (None, 3)
-
-
 def test_data_that_a_kind_does_not_take_are_refused_by_name() -> None:
     rows = hm.data.Rows.of(np.array([[0.0, -2.0], [1.5, 3.0]]), torch.float64)
     with pytest.raises(ValueError, match=r'X: for visible="relu": expected numbers from 0, received -2'):
@@ -111,14 +99,3 @@ def test_data_that_a_kind_does_not_take_are_refused_by_name() -> None:
         hm.Binomial(1, 1 << 31)  # which would ask for 16 GB
     with pytest.raises(ValueError, match="trials: expected an int of at least 1, received 0"):
         hm.Binomial(2, 0)
-
-
-def test_deep_estimators_of_counts_and_rectified_units() -> None:
-    X = (hm.data.digits()[0][:100] > 0.5).astype(float)
-    dbm = hm.DBM((6, 4), hidden_kind="binomial", hidden_states=4, epochs=2, random_state=0).fit(X)
-    assert [layer.kind for layer in dbm.machine_.layers] == ["bernoulli", "binomial", "binomial"]
-    assert np.isfinite(dbm.transform(X)).all()
-    with pytest.raises(
-        ValueError, match=r"hidden_kind: expected discrete units.*beside ReLU\(6\), received 'relu'"
-    ):
-        hm.DBM((6, 4), hidden_kind="relu", epochs=1).fit(X)

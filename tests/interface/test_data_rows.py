@@ -96,14 +96,6 @@ def test_dtypes_that_torch_lacks(dtype):
     assert np.array_equal(rows.take(INDICES).numpy(), MATRIX[INDICES.numpy()])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(dtype):
-    for X in (MATRIX, torch.from_numpy(MATRIX)):
-        batch = Rows.of(X, dtype=dtype).take(INDICES)
-        assert batch.dtype == dtype
-        assert np.array_equal(batch.float().numpy(), MATRIX[INDICES.numpy()])
-
-
 @SOURCES
 def test_batches_are_fresh(source, tmp_path):
     X = held_by(source, tmp_path, MATRIX.astype(np.float32))
@@ -182,20 +174,13 @@ def test_finite_rows_whose_sum_overflows_pass():
     ("X", "error", "text"),
     [
         ([[1, 2]], TypeError, "received list"),
-        (None, TypeError, "received NoneType"),
         (np.array([["a"]]), TypeError, "numeric or boolean dtype, received <U1"),
-        (np.array([[None]]), TypeError, "numeric or boolean dtype, received object"),
-        (np.array([[1j]]), TypeError, "numeric or boolean dtype, received complex128"),
         (np.ma.masked_array([[1.0]], [[True]]), TypeError, "masked array"),
         (torch.zeros(2, 2, dtype=torch.complex64), TypeError, "dense tensor of real numbers"),
         pytest.param(torch.eye(2).to_sparse(), TypeError, "dense tensor of real numbers", id="sparse tensor"),
         (sparse.csr_matrix(np.array([[1j]])), TypeError, "numeric or boolean dtype, received complex128"),
         (np.zeros(3), ValueError, r"expected two dimensions \(rows, columns\), .* received shape \(3,\)"),
-        (np.zeros((3, 2, 2)), ValueError, r"received shape \(3, 2, 2\)"),
-        (torch.zeros(()), ValueError, r"received shape \(\)"),
         (np.zeros((0, 3)), ValueError, r"at least one row and one column, received shape \(0, 3\)"),
-        (torch.zeros(3, 0), ValueError, r"at least one row and one column, received shape \(3, 0\)"),
-        (sparse.csr_matrix((0, 4)), ValueError, r"at least one row and one column, received shape \(0, 4\)"),
     ],
 )
 def test_what_rows_refuses(X, error, text):

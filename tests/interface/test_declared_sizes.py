@@ -313,9 +313,6 @@ def test_no_metadata_show_a_traceback(
     "description",
     [
         {"layers": [], "metadata": 3},
-        {"layers": ["spin"], "metadata": {}},
-        {"layers": 3, "metadata": {}},
-        {"layers": [{"kind": "spin"}], "metadata": {}},
         {},
     ],
     ids=str,

@@ -148,32 +148,6 @@ def test_each_example_of_the_readme_runs_by_itself(number: int) -> None:
     exec(compile(code, "README.md", "exec"), {})
 
 
-def test_blocks_are_found_with_their_lines_and_reasons() -> None:
-    text = (
-        "# Page\n\n```python\na = 1\n```\n\n```sh\nls\n```\n\n"
-        "<!-- not run: takes an hour -->\n```python title='x'\nb = 2\n```\n"
-        "\n- item\n\n    ```python\n    c = 3\n    ```\n"
-    )
-    assert blocks(text) == [
-        Block(4, "a = 1\n", None),
-        Block(13, "b = 2\n", "takes an hour"),
-        Block(19, "c = 3\n", None),
-    ]
-
-
-def test_long_blocks_run_with_other_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "epochs = 1_000\nf(my_epochs=3, chains=100, rows=all_rows)\ng(rows=a.b, chains=f())\n"
-    text = f"<!-- in tests: epochs=5, chains=7, rows=all_rows[:2] -->\n```python\n{code}```\n"
-    monkeypatch.delenv("HARMONIUM_WHOLE_PAGES", raising=False)
-    shorter = "epochs = 5\nf(my_epochs=3, chains=7, rows=all_rows[:2])\ng(rows=a.b, chains=f())\n"
-    assert blocks(text) == [Block(3, shorter, None)]
-    monkeypatch.setenv("HARMONIUM_WHOLE_PAGES", "1")
-    assert blocks(text)[0].code == code
-    monkeypatch.delenv("HARMONIUM_WHOLE_PAGES")
-    with pytest.raises(ValueError, match="expected sweeps once with a value, received it 0 times"):
-        blocks(text.replace("chains=7", "sweeps=7"))
-
-
 def test_pages_ask_no_other_server() -> None:
     """Scripts, styles and fonts of the documentation are its own, and all that are named are there."""
     configuration = (ROOT / "mkdocs.yml").read_text("utf-8")

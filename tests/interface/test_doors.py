@@ -23,17 +23,16 @@ SEED, UPDATES = 3, 40
 # Options of the command, and parameters of the estimator.
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "by the data": ("", {}),
-    "cd": ("--rule cd", {"rule": "cd"}),
     "sweeps and chains": ("--sweeps 3 --chains 20", {"sweeps": 3, "chains": 20}),
-    "not centred": ("--no-centred", {"centred": False}),
     "adam": ("--optimizer adam --no-centred", {"optimizer": "adam", "centred": False}),
-    "batch": ("--batch-size 7", {"batch_size": 7}),
     "rate and schedule": (
         "--learning-rate 0.2 --schedule cosine",
         {"learning_rate": 0.2, "schedule": "cosine"},
     ),
-    "clip": ("--clip-norm 0.5", {"clip_norm": 0.5}),
-    "decay": ("--weight-decay 0.01", {"weight_decay": 0.01}),
+    "batch, clip and decay": (
+        "--batch-size 7 --clip-norm 0.5 --weight-decay 0.01",
+        {"batch_size": 7, "clip_norm": 0.5, "weight_decay": 0.01},
+    ),
     "average": ("--averaging 0.9", {"averaging": 0.9}),
     "start": ("--initial-std 0.1", {"initial_std": 0.1}),
     "start by names": ("--init orthogonal,logistic", {"init": "orthogonal,logistic"}),

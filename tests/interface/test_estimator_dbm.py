@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 
 from harmonium import rules
 from harmonium.coupled import Gibbs
-from harmonium.data import Rows, bars_and_stripes, gaussian_mixture
+from harmonium.data import bars_and_stripes, gaussian_mixture
 from harmonium.estimators import DBM, RBM
-from harmonium.layers import Bernoulli
 from harmonium.likelihood import exact_log_likelihood
 from harmonium.tasks import IMPUTE_METHODS
-from harmonium.training import choose
 
 torch.set_num_threads(1)
 
@@ -103,20 +99,6 @@ def test_every_way_to_learn_a_deep_machine_learns(rule):
     assert after > before + 0.5
 
 
-@pytest.mark.parametrize("method", ["gibbs", "tempered"])
-@pytest.mark.parametrize("X", [PICTURES, POINTS, LABELS], ids=["pictures", "points", "labels"])
-def test_samples_are_in_the_units_of_the_data(X, method):
-    visible = "categorical" if X is LABELS else "auto"
-    dbm = small(visible=visible).fit(X)
-    drawn = dbm.sample(6, method=method, sweeps=3)
-    assert drawn.shape == (6, X.shape[1])
-    if X is not POINTS:
-        assert set(np.unique(drawn)) <= set(np.unique(X))
-    assert np.array_equal(drawn, dbm.sample(6, method=method, sweeps=3))
-    with pytest.raises(ValueError, match="method: expected one of"):
-        dbm.sample(2, method="magic")
-
-
 @pytest.mark.parametrize("method", IMPUTE_METHODS)
 @pytest.mark.parametrize("X", [PICTURES, POINTS, LABELS], ids=["pictures", "points", "labels"])
 @pytest.mark.parametrize("kind", [RBM, DBM])
@@ -151,28 +133,6 @@ def test_a_trained_machine_fills_bars_and_stripes_in_better_than_their_columns_d
     holes = np.random.Generator(np.random.PCG64(3)).random(rows.shape) < 0.3
     filled = rbm.impute(np.where(holes, np.nan, rows), sweeps=60)
     assert (filled == rows)[holes].mean() > 0.75  # a column alone tells nothing: half
-
-
-def test_partial_fit_goes_on_and_fit_begins_anew():
-    dbm = small(epochs=2).fit(PICTURES)
-    updates, rows = dbm.n_updates_, len(PICTURES)
-    dbm.partial_fit(PICTURES)
-    assert dbm.n_updates_ == updates + -(-rows // 100)
-    fresh = clone(dbm).fit(PICTURES)
-    assert fresh.n_updates_ == updates
-    assert np.array_equal(pickle.loads(pickle.dumps(fresh)).transform(PICTURES), fresh.transform(PICTURES))
-
-
-def test_deep_machines_learn_as_one_layer_does_and_longer() -> None:
-    """By the same rule and rate, with 2.4 times as many updates at most."""
-    X = torch.from_numpy(np.repeat(PICTURES, 500, 0)).float()
-    encoder, made = RBM(4).fit(PICTURES).encoder_, []
-    for sizes in ([4], [4, 3]):
-        recipe = choose(encoder, [Bernoulli(9)], len(X), list(map(Bernoulli, sizes)), steered=True)
-        assert recipe.defaults.rule == "pcd" and recipe.defaults.clip_norm is None
-        made.append(recipe.budget(Rows.of(X)))
-    (one, rate), (deep, same) = made
-    assert rate == same and (one, deep) == (5_000, 12_000)
 
 
 @pytest.mark.parametrize("n_hidden", [(), (0,), (3, -1), (2.5,)])

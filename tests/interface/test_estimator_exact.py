@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from harmonium._settings import settings_of
-from harmonium.estimators import RBM, RBMOutlier
+from harmonium.estimators import RBM
 from harmonium.estimators._intake import validated
 from harmonium.layers import Bernoulli
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
@@ -125,18 +125,6 @@ def test_no_option_of_training_changes_the_model() -> None:
 
 
 @short
-@pytest.mark.parametrize("kind", [RBM, RBMOutlier])
-def test_chains_train_the_model_that_sums_train(kind) -> None:
-    rows = FRAME[["member", "city", "country"]]
-    exact = kind(random_state=0).fit(rows)
-    for options in ({"max_updates": 2}, {"epochs": 1, "rule": "cd"}):
-        made = kind(random_state=0, method="chains", **options).fit(rows)
-        assert not is_exact(made) and made.machine_.config() == exact.machine_.config()
-    begun = kind(random_state=0).partial_fit(rows) if kind is RBM else exact
-    assert begun.machine_.config() == exact.machine_.config()
-
-
-@short
 def test_exact_sums_may_be_asked_for() -> None:
     made = RBM(6, method="exact", random_state=0).fit(BITS)  # pixels
     assert is_exact(made) and made.machine_.layers[-1].n_units == 6
@@ -163,14 +151,6 @@ def test_a_machine_with_joined_columns_does_not_go_on(rbm) -> None:
     with pytest.raises(ValueError, match=r"joined columns .* fit with warm_start=False"):
         again.fit(FRAME)
     assert again.machine_.config() == rbm.machine_.config()
-
-
-@short
-def test_a_machine_of_single_columns_goes_on() -> None:
-    made = RBM(random_state=0).fit(FRAME[["member", "city", "country"]])
-    before = made.n_updates_
-    made.partial_fit(FRAME[["member", "city", "country"]])
-    assert made.n_updates_ == before + 2 and made.machine_.layers[-1].n_units == 8
 
 
 # What it learns

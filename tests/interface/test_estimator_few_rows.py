@@ -28,25 +28,10 @@ def test_a_column_of_labels_that_is_lost_altogether_is_filled_with_labels() -> N
         assert full.isin(FRAME[name].unique()).all() and full.dtype == FRAME[name].dtype
 
 
-def test_weights_of_rows_of_a_frame_are_repetitions() -> None:
-    weights = np.r_[np.ones(30), 2 * np.ones(30)]
-    weighted = hm.RBM(**SMALL).fit(FRAME, sample_weight=weights).encoder_.columns[0]
-    repeated = hm.RBM(**SMALL).fit(pd.concat([FRAME, FRAME[30:]])).encoder_.columns[0]
-    assert weighted.mean == pytest.approx(repeated.mean, rel=1e-12)
-    assert weighted.scale == pytest.approx(repeated.scale, rel=1e-12)
-
-
 def test_a_category_of_rows_that_do_not_count_is_none() -> None:
     frame = FRAME.assign(grade=np.r_[["other"], FRAME["grade"][1:]])
     rbm = hm.RBM(**SMALL).fit(frame, sample_weight=np.r_[0.0, np.ones(59)])
     assert set(rbm.sample(50, random_state=0)["grade"]) <= {"low", "mid", "high"}
-
-
-def test_a_warm_start_refuses_another_number_of_hidden_units() -> None:
-    rbm = hm.RBM(**SMALL, warm_start=True).fit(FRAME)
-    rbm.fit(FRAME)
-    with pytest.raises(ValueError, match=r"n_hidden: expected \[4\] as in the machine .* received \[7\]"):
-        rbm.set_params(n_hidden=7).fit(FRAME)
 
 
 def test_weights_of_a_table_that_do_not_fit_are_refused() -> None:
@@ -66,18 +51,6 @@ def test_a_column_can_be_predicted_of_a_frame_without_it() -> None:
         rbm.predict_column(FRAME[["age"]], "grade")
 
 
-def test_given_cells_come_back_as_they_were() -> None:
-    rbm = hm.RBM(**SMALL).fit(FRAME)
-    held = pd.DataFrame({"age": [40.1, 33.3]})
-    rows = rbm.sample(3, given=held, sweeps=2)
-    assert list(rows["age"]) == [40.1] * 3 + [33.3] * 3 and list(rows.columns) == list(FRAME.columns)
-    assert list(rbm.sample(2, given={"age": 40.1, "grade": "mid"}, sweeps=2)["age"]) == [40.1] * 2
-    X = FRAME[["age"]].to_numpy() + random.random((60, 3))
-    held = np.array([[1 / 3, np.nan, 40.1]])
-    rows = hm.RBM(**SMALL, visible="gaussian").fit(X).sample(2, given=held, sweeps=2)
-    assert (rows[:, [0, 2]] == held[:, [0, 2]]).all() and np.isfinite(rows).all()
-
-
 def test_labels_of_rows_that_do_not_count_alone_are_refused() -> None:
     y = np.r_[np.array(["a", "b"] * 15, dtype=object), np.full(30, None)]
     with pytest.raises(ValueError, match="y, sample_weight: expected a label in at least one row"):
@@ -88,17 +61,6 @@ def test_names_of_two_levels_are_refused_with_what_to_do() -> None:
     frame = FRAME.set_axis(pd.MultiIndex.from_product([["a"], FRAME.columns]), axis=1)
     with pytest.raises(ValueError, match=r"names of 2 levels such as \('a', 'age'\); X.columns = "):
         hm.RBM(**SMALL).fit(frame)
-
-
-@pytest.mark.parametrize("dtype", ["boolean", "Int64", "string"])
-def test_labels_of_nullable_types_keep_what_they_are(dtype: str) -> None:
-    y = pd.Series(["1", "0"] * 30 if dtype == "string" else [1, 0] * 30).astype(dtype)
-    classifier = hm.RBMClassifier(**SMALL).fit(FRAME, y)
-    whole = classifier.classes_
-    assert classifier.score(FRAME, y) == np.mean(classifier.predict(FRAME) == y.to_numpy(whole.dtype))
-    y[3] = pd.NA
-    some = hm.RBMClassifier(**SMALL).fit(FRAME, y).classes_
-    assert some.dtype == whole.dtype and list(some) == list(whole)
 
 
 def test_a_row_without_its_label_has_no_score() -> None:
@@ -134,19 +96,6 @@ def test_whole_numbers_that_float64_does_not_keep_are_refused(dtype) -> None:
         hm.RBMClassifier(**SMALL).fit(FRAME, pd.Series(LONG.tolist()).astype(dtype))
 
 
-@pytest.mark.parametrize("dtype", ["Int64", "UInt8"])
-def test_whole_numbers_that_are_all_missing(dtype: str) -> None:
-    empty = pd.Series([pd.NA] * 60, dtype=dtype)
-    with pytest.warns(UserWarning, match=r"nothing is learned from columns 'number' \(empty\)"):
-        blank = hm.RBM(**SMALL).fit(FRAME.assign(number=empty)).impute(FRAME.assign(number=empty))
-    assert blank["number"].isna().all() and blank["number"].dtype == dtype
-    known = FRAME.assign(number=pd.Series([1, 2, 3] * 20, dtype=dtype))
-    full = hm.RBM(**SMALL).fit(known).impute(known.assign(number=empty))
-    assert full["number"].isin([1, 2, 3]).all() and full["number"].dtype == dtype
-    with pytest.raises(ValueError, match="at least one row"):
-        hm.RBM(**SMALL).fit(known[["number"]][:0].astype("int64"))
-
-
 def test_labels_are_text_numbers_or_booleans() -> None:
     with pytest.raises(TypeError, match=r"y: expected text, numbers or booleans, received .*astype\(str\)"):
         hm.RBMClassifier(**SMALL).fit(FRAME, pd.Series(pd.to_datetime(["2020-01-01", "2021-01-01"] * 30)))
@@ -169,13 +118,6 @@ def test_classes_keep_their_dtype_in_a_file(dtype, tmp_path) -> None:
     loaded = hm.RBMClassifier.load(tmp_path / "c.safetensors")
     assert loaded.classes_.dtype == classifier.classes_.dtype
     assert list(loaded.predict(FRAME)) == list(classifier.predict(FRAME))
-
-
-def test_the_mean_of_a_column_of_whole_numbers_is_told_as_it_is() -> None:
-    frame = FRAME.assign(number=random.integers(0, 100, 60))
-    rbm = hm.RBM(**SMALL).fit(frame)
-    told = rbm.predict_column(frame, "number", random_state=0)
-    assert (told != np.round(told)).all() and (abs(told - 50) < 100).all()
 
 
 def test_booleans_and_their_names_in_a_text_file_are_the_same_values() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harmonium.data import bars_and_stripes
-from harmonium.estimators import DBM, RBM, RBMClassifier
+from harmonium.estimators import DBM, RBM
 from harmonium.likelihood import exact_log_likelihood
 
 pandas = pytest.importorskip("pandas")
@@ -74,18 +74,6 @@ def test_draws_keep_what_is_given_and_follow_the_rest() -> None:
     assert rbm.sample(3, given=row, sweeps=2)[:, 2].tolist() == [0, 0, 0, 1, 1, 1]
 
 
-@pytest.mark.parametrize("method", ["gibbs", "tempered"])
-def test_rows_of_a_table_given_some_columns(rbm, method: str) -> None:
-    rows = rbm.sample(4, given={"city": "Rom"}, method=method, sweeps=20)
-    assert isinstance(rows, pandas.DataFrame) and set(rows["city"]) == {"Rom"} and len(rows) == 4
-    rows = rbm.sample(2, given=FRAME[["height", "member"]].iloc[:3], method=method, sweeps=5)
-    np.testing.assert_allclose(rows["height"], np.repeat(FRAME["height"][:3], 2))
-    assert (rows.dtypes == FRAME.dtypes).all()
-    if method == "gibbs":
-        heights = [rbm.sample(50, given={"city": c}, sweeps=30)["height"].mean() for c in ("Ulm", "Bern")]
-        assert heights[1] > heights[0] + 8  # twenty in truth
-
-
 def test_a_column_given_the_others(rbm) -> None:
     hidden = FRAME.assign(city=None)
     told = rbm.predict_column(hidden, "city")
@@ -100,15 +88,6 @@ def test_a_column_given_the_others(rbm) -> None:
     assert set(rbm.predict_column(two, "city", method="exact")) <= {"Ulm", "Rom", "Bern"}
     deep = small(DBM, epochs=5).fit(BITS)
     assert set(deep.predict_column(BITS, 3, sweeps=10)) <= {0.0, 1.0}
-
-
-def test_columns_of_a_classifier() -> None:
-    classifier = small(RBMClassifier, learning_rate=0.05, joint=0.5).fit(
-        FRAME[["height", "member"]], FRAME["city"]
-    )
-    assert len(classifier.predict_column(FRAME[["height", "member"]], "height", sweeps=10)) == 120
-    holed = FRAME[["height", "member"]].mask(np.arange(120)[:, None] % 3 == np.arange(2))
-    assert not classifier.impute(holed, sweeps=10).isna().any().any()
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,6 @@ def budget(estimator, rows, layers=None):
     return fitting.decided["updates"], fitting.decided["learning_rate"]
 
 
-def same(one, other) -> bool:
-    pairs = zip(one.machine_.parameters(), other.machine_.parameters(), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs)
-
-
 # How long
 # --------------------------------------------------------------------------------
 
@@ -121,15 +116,6 @@ def test_a_given_length_or_rate_leaves_the_other_one_as_it_is() -> None:
     assert budget(RBM(optimizer="adam", centred=False), 80) == (updates, 0.01)
 
 
-@pytest.mark.parametrize("kind", [RBM, RBMOutlier])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_partial_fit_has_one_rate_whatever_the_rows(kind, optimizer) -> None:
-    model = kind(4, optimizer=optimizer, centred=optimizer == "sgd", random_state=0)
-    for rows in (BITS[:3], BITS, BITS[:40]):
-        model.partial_fit(rows)
-    assert {record["learning_rate"] for record in model.history_} == {0.1 if optimizer == "sgd" else 0.01}
-
-
 @pytest.mark.parametrize("kind", [RBM, DBM])
 def test_a_run_that_was_too_short_says_so(kind) -> None:
     sizes = (16, 8) if kind is DBM else 16
@@ -175,11 +161,6 @@ def test_a_warm_start_goes_on(kind) -> None:
         assert all(torch.equal(a, b) for a, b in zip(before, warm.machine_.parameters(), strict=True))
     with pytest.raises(ValueError, match="8 features"):
         warm.fit(BITS[:, :8], LABEL)
-
-
-def test_a_warm_start_takes_the_same_sizes_in_another_form() -> None:
-    warm = small(DBM, warm_start=True, max_updates=3).fit(BITS)
-    assert warm.set_params(n_hidden=np.array([4, 3])).fit(BITS).n_updates_ == 6
 
 
 STRUCTURE = {
@@ -295,24 +276,3 @@ def test_whole_weights_are_repetitions(kind) -> None:
     assert first.n_updates_ == 1
     with pytest.raises(ValueError, match="sample_weight: expected one for each of 20 rows"):
         small(kind).fit(X, sample_weight=weights[1:])
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        hm.RBM,
-        lambda **own: hm.DBM(epochs=2, **own),
-        hm.RBMClassifier,
-        hm.RBMOutlier,
-        lambda **own: hm.RBMImputer(hm.RBM(**own)),
-    ],
-)
-@pytest.mark.mostly_nightly(1)
-def test_verbose_shows_progress_off_a_terminal_too(estimator, capsys):
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(60, 3)), random.integers(0, 2, 60)
-    for verbose in (0, 1):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            estimator(verbose=verbose, random_state=0).fit(X, y)
-        assert bool(capsys.readouterr().err) == bool(verbose)

@@ -368,17 +368,6 @@ def test_states_numbered_as_bmdca_does_are_those_of_the_alphabet(tmp_path):
     )
 
 
-def test_energies_of_adabmdca_lines(tmp_path):
-    lines = ["J 0 1 A C 0.5", "J 1 0 G U -2", "h 0 A 1", *(f"h 0 {a} 0" for a in "-CGU")]
-    lines += [f"h 1 {a} {value}" for value, a in enumerate("-ACGU")]
-    (tmp_path / "x.dat").write_text("\n".join(lines))
-    machine = exchange.read(tmp_path / "x.dat").machine
-    code = "-ACGU".index
-    states = torch.tensor([[code("A"), code("C")], [code("U"), code("G")]])
-    v = machine.layers[0].from_digits(states).double()
-    np.testing.assert_allclose(energies(machine, v).numpy(), [-(1 + 2 + 0.5), -(3 - 2)])
-
-
 def test_energies_mutations_and_contacts_are_those_of_adabmdca(tmp_path):
     """The figures are adabmDCA 1.0.0's, of its commands ``energies``, ``DMS`` and ``contacts`` in float64."""
     letters = list(enumerate("-ACGU"))

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from inspect import isfunction, signature
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ import harmonium as hm
 from harmonium.couplings import Coupling
 from harmonium.layers import Layer
 from harmonium.learning.rules import BY_NAME, RECIPES
-from harmonium.training import STOP, Update
+from harmonium.training import Update
 
 X = np.random.default_rng(0).integers(0, 2, (20, 6)).astype(np.float32)
 
@@ -29,16 +28,6 @@ def machine() -> hm.BoltzmannMachine:
 
 
 # Rules by name ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_rule_by_name_is_its_recipe(name: str) -> None:
-    named, given = machine(), machine()
-    settings = {"updates": 3, "batch_size": 5, "progress": False}
-    hm.train(named, X, rule=name, **settings)
-    hm.train(given, X, rule=RECIPES[name](), **settings)
-    for found, expected in zip(named.parameters(), given.parameters(), strict=True):
-        assert torch.equal(found, expected)
 
 
 def potts() -> hm.BoltzmannMachine:
@@ -98,39 +87,6 @@ def test_a_pattern_is_a_matrix_of_booleans(pattern: torch.Tensor, received: str)
         hm.BoltzmannMachine(layers, edges={(0, 1): Given()})
 
 
-@pytest.mark.parametrize(
-    "take",
-    [
-        lambda rule: hm.train(machine(), X, rule=rule, updates=1),
-        hm.rules.from_options,
-    ],
-)
-def test_an_unknown_name_is_refused_with_the_known_ones(take: Callable[[str], object]) -> None:
-    with pytest.raises(
-        ValueError, match=r"rule: expected .*one of the names exact, cd, pcd, .*; received 'pdc'"
-    ):
-        take("pdc")
-
-
-NAMES = {
-    ("cd", (("sweeps", 3),)): "cd(3)",
-    ("pcd", (("k", 2), ("chains", 7), ("centred", True))): "centred(pcd(2, chains=7))",
-    (
-        "ucd_lmi",
-        (("pair_kernel", None),),
-    ): "ucd_lmi(pair_kernel=None)",
-    ("tap", (("tolerance", None), ("order", 3))): "tap(order=3, tolerance=None)",
-}
-
-
-@pytest.mark.parametrize("given", NAMES, ids=[name for name, _ in NAMES])
-def test_a_rule_by_name_takes_the_arguments_of_its_recipe(
-    given: tuple[str, tuple[tuple[str, Any], ...]],
-) -> None:
-    name, options = given
-    assert hm.rules.from_options(name, **dict(options)).name == NAMES[given]
-
-
 @pytest.mark.parametrize("name", BY_NAME)
 def test_the_options_of_a_name_are_the_arguments_of_its_recipe(name: str) -> None:
     """Every one that is listed is taken, and any other refused with the list."""
@@ -153,11 +109,6 @@ def test_a_rule_takes_no_options() -> None:
             hm.rules.from_options(rule, **option)
     with pytest.raises(ValueError, match=r"k: expected None .* once; received 3"):
         hm.rules.from_options("cd", sweeps=2, k=3)
-
-
-def test_what_is_neither_a_rule_nor_a_name_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"rule: expected a rule .* or its name, received int"):
-        hm.train(machine(), X, rule=1, updates=1)  # type: ignore[arg-type]
 
 
 def test_rules_complete_to_recipes_only() -> None:
@@ -219,26 +170,7 @@ def test_load_warns_where_a_run_went_on(tmp_path: Path) -> None:
         hm.load(tmp_path)
 
 
-def test_a_run_that_a_callback_stopped_has_ended(tmp_path: Path) -> None:
-    hm.train(
-        machine(), X, rule="pcd", updates=5, run_dir=tmp_path, callbacks=[lambda update: STOP], progress=False
-    )
-    assert hm.load(tmp_path).visible_width == 6
-
-
 # A machine in words ----------------------------------------------------------------------------------------
-
-
-def test_an_rbm_in_words() -> None:
-    assert hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500)]).describe().splitlines() == [
-        "2 layers, 1 edge, 393,284 parameters in float32",
-        "layers",
-        "  0  visible  Bernoulli(784)  784 columns",
-        "  1  hidden   Bernoulli(500)  500 columns  summed out",
-        "edges",
-        "  0 - 1  Dense  392,000 weights",
-        "a sweep of 2 colours: 0 | 1",
-    ]
 
 
 def test_a_graph_in_words() -> None:
@@ -262,8 +194,3 @@ def test_a_graph_in_words() -> None:
         "  1 - 2  Dense   6 weights",
         "a sweep of 3 colours: 0 (3 units) + 1 | 0 (3 units) | 2",
     ]
-
-
-def test_many_colours_are_shortened() -> None:
-    last = hm.BoltzmannMachine([hm.Spin(20)], edges=[(0, 0)]).describe().splitlines()[-1]
-    assert last.startswith("a sweep of 20 colours: 0 (1 unit) |") and last.count("|") == 5 and "…" in last

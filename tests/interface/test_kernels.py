@@ -17,7 +17,6 @@ from harmonium._states import leaves, map_leaves, require_alike
 from harmonium.chains import Gibbs, Kernel, KernelState, Langevin, Metropolis, Tempering
 from harmonium.chains.langevin import Annealing
 from harmonium.chains.tempering import Replicas
-from harmonium.cli.options import Chains
 from harmonium.distributed import Group
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 from harmonium.training.state import deal
@@ -107,15 +106,6 @@ def test_a_kernel_counts_through_all_updates() -> None:
     assert (run.rule_state.sweeps, run.rule_state.memory) == (8, {"count": 8})
 
 
-def test_a_step_goes_on_adapting_from_update_to_update() -> None:
-    run = train(Adaptive())
-    sizes = [record["step_size"] for record in run.history]
-    assert len(set(sizes)) == len(sizes) == 8
-    assert run.rule_state.memory["step"] != 1.0
-    begun = train(Adaptive(), updates=1).history[0]["step_size"]
-    assert sizes[0] == begun and abs(math.log(sizes[-1])) > abs(math.log(begun))
-
-
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 @pytest.mark.parametrize("centred", [False, True])
 def test_a_run_resumes_bit_for_bit(kernel: Kernel, centred: bool, tmp_path: Path) -> None:
@@ -169,14 +159,12 @@ def test_chains_without_what_the_kernel_keeps_begin_it(kernel: Kernel, tmp_path:
     ("kernel", "memory", "message"),
     [
         (Gibbs(), {"step": 1.0}, r"state.memory: expected NoneType"),
-        (Adaptive(), None, r"state.memory: expected dict"),
         (Adaptive(), {"step": 1.0}, r"state.memory: expected \['step', 'mean'\]"),
         (
             Adaptive(),
             {"step": 1, "mean": [torch.zeros(4), torch.zeros(3)]},
             r"\['step'\]: expected float, received int",
         ),
-        (Adaptive(), {"step": 1.0, "mean": [torch.zeros(4), torch.zeros(2)]}, r"\['mean'\]\[1\]: expected"),
         (Langevin(0.3, anneal=True), Annealing(0), r"memory.planned: expected an int of at least 1"),
         (
             Tempering(2),
@@ -240,33 +228,6 @@ def test_a_step_changes_nothing_that_it_was_given(kernel: Kernel, held: bool) ->
         state = after
 
 
-def test_replicas_are_not_among_the_chains() -> None:
-    """Of what tempering hands on to pairs, those at β = 1 alone follow the machine."""
-    run = train(Tempering(3))
-    state = run.rule_state
-    assert [len(x) for x in state.states] == [6, 6]
-    assert [len(x) for x in state.memory.states] == [18, 18]
-    for chains, replicas in zip(state.states, state.memory.states, strict=True):
-        assert torch.equal(chains, replicas[:6])
-    pairs = hm.rules.ucd(start="persistent", max_sweeps=50)
-    assert len(pairs.gradient(real(), X, state, seed=0).state.states[0]) == 6
-
-
-def test_a_diagnostic_may_not_have_the_name_of_a_column() -> None:
-    """It would stand in its place, and nothing could go on from such a history."""
-
-    class Naming(Kernel):
-        invariant = True
-
-        def step(self, hamiltonian, state, generator):
-            return Gibbs().step(hamiltonian, state, generator)[0], {"step": 0.5}
-
-    with pytest.raises(
-        ValueError, match=r"diagnostics: expected names of their own, beside step, .*received .step. twice"
-    ):
-        train(Naming())
-
-
 @pytest.mark.parametrize("place", [0, slice(None)], ids=["state", "list"])
 def test_what_is_no_pair_of_a_state_and_diagnostics_is_refused(place: Any) -> None:
     class Short(Kernel):
@@ -310,10 +271,6 @@ def test_the_kind_of_a_kernel_of_the_package_is_taken() -> None:
     assert Kernel.registry["gibbs"] is Gibbs
 
 
-def test_a_kernel_without_a_kind_is_not_registered() -> None:
-    assert Counting not in Kernel.registry.values()
-
-
 def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) -> None:
     class Noting(Kernel):
         kind = "noting"
@@ -336,34 +293,6 @@ def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) 
     assert "noting" in cli.refuse(*sample, "--kernel", "other", "--overwrite")
     message = cli.refuse(*sample, "--kernel", "noting", "--kernel-option", "inner=3", "--overwrite")
     assert message == "--kernel-option: expected NAME=VALUE with NAME one of step, received 'inner=3'"
-
-
-def test_the_command_makes_every_kernel_of_the_package() -> None:
-    for kind, kernel in Kernel.registry.items():
-        assert type(Chains(kernel=kind).make_kernel()) is kernel
-    assert Chains().make_kernel() is None
-
-
-def test_estimators_and_tasks_take_what_is_registered() -> None:
-    class Noting(Kernel):
-        kind = "noting"
-        invariant = True
-        sweeps: ClassVar[list[int]] = []
-
-        def step(self, hamiltonian, state, generator):
-            self.sweeps.append(state.sweeps)
-            return Gibbs().step(hamiltonian, state, generator)
-
-    rows = (X > 0).astype(float)
-    rbm = hm.RBM(3, max_updates=5, random_state=0).fit(rows)
-    rbm.sample(3, method="noting", sweeps=4)
-    assert Noting.sweeps == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match=r"method: expected one of .*gibbs, .*noting, tempered"):
-        rbm.sample(3, method="other")
-    Noting.sweeps.clear()
-    rows[0, 0] = np.nan
-    assert not np.isnan(rbm.impute(rows, method="noting", sweeps=4)).any()
-    assert Noting.sweeps == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("tiny", [0.0, 1e-50, -1.0])

@@ -123,15 +123,6 @@ def test_a_table_of_sequences_is_converted_with_its_columns(
     assert hm.sequences.read_alignment(tmp_path / "new.fasta").names == [row[0] for row in rows]
 
 
-def test_a_file_without_labels_goes_to_the_same_machine(
-    cli: CommandLine, run: Path, rows: list[list[str]], tmp_path: Path
-) -> None:
-    (tmp_path / "x.fasta").write_text("".join(f">{row[0]}\n{row[1]}\n" for row in rows))
-    cli.succeed("predict", run, tmp_path / "x.fasta", "--out", tmp_path / "p.csv")
-    cli.succeed("sample", run, "--out", tmp_path / "x.fa", "--rows", 3)
-    assert hm.sequences.read_alignment(tmp_path / "x.fa", alphabet="protein").codes.shape == (3, SITES)
-
-
 def test_another_column_may_be_the_label(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     cli.train(family, tmp_path / "run", "--label", "clade")
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
@@ -204,9 +195,3 @@ def test_the_made_up_family_has_a_fold(cli: CommandLine, tmp_path: Path) -> None
     again = read(tmp_path / "family.a3m")
     assert (again.samples == found.samples).all() and again.alignment is not None
     assert again.alignment.names == names
-
-
-def test_a_logo_names_the_gap() -> None:
-    from harmonium.report.logos import name_letter
-
-    assert [name_letter(letter) for letter in "-A"] == ["gap", "A"]

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
-from functools import reduce
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -26,72 +25,9 @@ from .faces import names_of
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
-PUBLIC = [
-    *("Bernoulli", "Categorical", "Gaussian", "Spin"),
-    *(
-        f"Bernoulli.{name}"
-        for name in (
-            *("check", "expected_statistics", "log_conditional", "log_partition", "mode", "moments"),
-            *("natural", "noise", "sample", "statistics"),
-        )
-    ),
-    *("BoltzmannMachine.energy", "BoltzmannMachine.free_energy", "BoltzmannMachine.save", "load"),
-    *(f"chains.{name}" for name in ("Gibbs", "GibbsLangevin", "Langevin", "Metropolis", "Tempering", "run")),
-    *(f"rules.{name}" for name in ("cd", "exact", "mean_field_pcd", "noise_cd", "pcd", "tempered_pcd")),
-    *("likelihood.ais", "likelihood.exact_log_partition", "likelihood.log_likelihood"),
-    "likelihood.pseudo_log_likelihood",
-    "train",
-    *(
-        f"RBM.{name}"
-        for name in (
-            *("fit", "partial_fit", "sample", "score", "score_samples", "transform"),
-            *("get_params", "set_params"),
-        )
-    ),
-    *("data.threshold", "data.bars_and_stripes", "data.read"),
-]
-
-
-@pytest.mark.parametrize("name", PUBLIC)
-def test_public_name_is_importable(name: str) -> None:
-    assert callable(reduce(getattr, name.split("."), hm))
-
 
 def test_all_names_what_is_there() -> None:
     assert [name for name in hm.__all__ if not hasattr(hm, name)] == []
-
-
-def test_every_public_function_and_class_has_a_docstring() -> None:
-    public = [reduce(getattr, name.split("."), hm) for name in PUBLIC]
-    assert [f"{thing.__module__}.{thing.__qualname__}" for thing in public if not inspect.getdoc(thing)] == []
-
-
-FIRST_MET = [
-    *("Bernoulli", "Categorical", "Gaussian", "Spin"),
-    *("BoltzmannMachine", "BoltzmannMachine.energy", "BoltzmannMachine.free_energy"),
-    *("BoltzmannMachine.random_states", "BoltzmannMachine.save", "load", "train", "rules.pcd"),
-    *(f"chains.{name}" for name in ("Gibbs", "GibbsLangevin", "Langevin", "Metropolis", "Tempering")),
-    *("chains.run", "chains.local_search", "coupled.Gibbs", "coupled.meet", "coupled.mixing_bound"),
-    *("likelihood.ais", "likelihood.exact_log_partition", "likelihood.log_likelihood"),
-    *("likelihood.pseudo_log_likelihood", "meanfield.landscape", "meanfield.naive", "meanfield.tap"),
-    *("tasks.denoise", "tasks.impute", "DBM.transform", "RBMClassifier", "RBMOutlier", "RBMOutlier.predict"),
-    *(f"RBM.{name}" for name in ("fit", "impute", "partial_fit", "sample", "score_samples", "transform")),
-    *(f"RBMClassifier.{name}" for name in ("fit", "predict", "predict_proba")),
-]
-
-
-def test_names_that_a_user_meets_first_have_an_example() -> None:
-    """The doctests run them. That of a method may stand at its class."""
-
-    def is_shown(name: str) -> bool:
-        owner, _, last = name.rpartition(".")
-        own, above = (
-            inspect.getdoc(reduce(getattr, part.split("."), hm)) if part else None for part in (name, owner)
-        )
-        return ">>> " in (own or "") or bool(re.search(rf"(>>>|\.\.\.) .*\.{last}\(", above or ""))
-
-    assert len(FIRST_MET) >= 40
-    assert [name for name in FIRST_MET if not is_shown(name)] == []
 
 
 def test_version_is_stated_once() -> None:
@@ -167,19 +103,6 @@ def test_docstrings_state_the_shapes_of_tensors() -> None:
     assert sorted(silent) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("Fields, (batch, width_l).", True),
-        ("Fields, (rows,).", True),
-        ("Fields of x's shape.", True),
-        ("A field (a sum, with a bias) of a layer (see field).", False),
-    ],
-)
-def test_shapes_are_recognised(text: str, found: bool) -> None:
-    assert bool(SHAPE.search(text)) is found
-
-
 UNIT_CLASSES = "|".join({cls.__name__ for cls in hm.layers.Layer.registry.values()} | {"GaussianUnits"})
 ASKS_FOR_CLASS = re.compile(rf"isinstance\([^()]*,[^()]*\(?[^()]*\b(?:{UNIT_CLASSES})\b")
 ASKS_FOR_KIND = re.compile(r"(?<!dtype)\.kind (?:==|!=|in|not in) |(?<!dtype)\.kind\.startswith")
@@ -227,20 +150,6 @@ def test_nothing_outside_the_layers_asks_what_class_a_unit_has() -> None:
     assert offences(ASKS_FOR_CLASS, texts) + offences(ASKS_FOR_KIND, texts) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("isinstance(layer, Spin)", True),
-        ("isinstance(layers[0], (Bernoulli, Spin))", True),
-        ('layer.kind == "spin"', True),
-        ("isinstance(layer, Layer)", False),
-        ("X.dtype.kind not in names", False),
-    ],
-)
-def test_questions_for_a_class_are_recognised(text: str, found: bool) -> None:
-    assert bool(offences(ASKS_FOR_CLASS, {"a": text}) + offences(ASKS_FOR_KIND, {"a": text})) is found
-
-
 def project_texts() -> dict[str, str]:
     """Every text file that git carries or would carry."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
@@ -272,14 +181,6 @@ def test_no_local_path() -> None:
 
 def test_no_registry_host() -> None:
     assert offences(REGISTRY_HOST, project_texts()) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("see /tmp/x", True), ("(/root)", True), ("../shared/work/", False), ("a/home/b", False)],
-)
-def test_local_paths_are_recognised(text: str, found: bool) -> None:
-    assert bool(offences(LOCAL_PATH, {"page": text})) is found
 
 
 def test_a_command_is_a_page() -> None:

@@ -103,13 +103,9 @@ def test_a_round_trip_keeps_every_energy(
     loaded = hm.load(str(tmp_path / "machine"))
     assert same(loaded, machine)
     assert loaded.dtype == dtype
-    assert [parameter.requires_grad for parameter in loaded.parameters()] == [True] * len(
-        list(machine.parameters())
-    )
+    assert all(parameter.requires_grad for parameter in loaded.parameters())
     states = joint_states(specification, machine)
-    before, after = machine.energy(states), loaded.energy(states)
-    assert torch.equal(after.diff(), before.diff())
-    assert torch.equal(after, before)
+    assert torch.equal(loaded.energy(states), machine.energy(states))
 
 
 @precisions
@@ -169,16 +165,10 @@ def test_a_safetensors_file_of_another_program(tmp_path: Path) -> None:
         assert "not one that harmonium wrote" in refusal(path)
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 100, 4096])
+@pytest.mark.parametrize("size", [0, 9, 4096])
 def test_random_bytes(size: int, tmp_path: Path) -> None:
     path = tmp_path / "noise"
     path.write_bytes(np.random.default_rng(size).bytes(size))
-    assert "not a harmonium file" in refusal(path)
-
-
-def test_a_pickle_is_not_unpickled(tmp_path: Path) -> None:
-    path = tmp_path / "machine.pt"
-    torch.save(small().state_dict(), path)
     assert "not a harmonium file" in refusal(path)
 
 
@@ -198,8 +188,7 @@ def test_bytes_at_the_end(tmp_path: Path) -> None:
     assert "damaged" in refusal(path)
 
 
-@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
-def test_a_flipped_byte_in_the_header_never_changes_the_machine(mask: int, tmp_path: Path) -> None:
+def test_a_flipped_bit_in_the_header_never_changes_the_machine(tmp_path: Path) -> None:
     """Refused with ValueError, at every place, or without any effect."""
     machine = small()
     contents = saved(tmp_path / "machine", machine)
@@ -208,7 +197,7 @@ def test_a_flipped_byte_in_the_header_never_changes_the_machine(mask: int, tmp_p
     refused = 0
     for place in range(8 + length):
         damaged = bytearray(contents)
-        damaged[place] ^= mask
+        damaged[place] ^= 1
         path.write_bytes(damaged)
         try:
             loaded = hm.load(path)
@@ -230,16 +219,7 @@ def test_flipped_bytes_in_the_tensors(tmp_path: Path) -> None:
         assert "damaged" in refusal(path), place
 
 
-def test_a_changed_type_of_a_tensor_in_the_header(tmp_path: Path) -> None:
-    contents = saved(tmp_path / "machine")
-    path = tmp_path / "typed"
-    for name in (b'"layers.0.mean":{"dtype":"F', b'"layers.2.bias":{"dtype":"F'):
-        place = contents.index(name) + len(name) - 1
-        path.write_bytes(contents[:place] + b"I" + contents[place + 1 :])
-        assert "damaged" in refusal(path)
-
-
-@pytest.mark.parametrize("version", [0, 2, -1, "1", None, 1e9])
+@pytest.mark.parametrize("version", [2, "1", None])
 def test_another_version(version: Any, tmp_path: Path) -> None:
     path = forged(tmp_path / "machine", lambda text, values: text.update(version=version))
     message = refusal(path)
@@ -247,12 +227,7 @@ def test_another_version(version: Any, tmp_path: Path) -> None:
     assert "reads version 1" in message
 
 
-def test_no_version(tmp_path: Path) -> None:
-    path = forged(tmp_path / "machine", lambda text, values: text.pop("version") and None)
-    assert "version" in refusal(path)
-
-
-@pytest.mark.parametrize("kind", ["potts", "", "Spin", None])
+@pytest.mark.parametrize("kind", ["potts", None])
 def test_an_unknown_kind_of_layer(kind: Any, tmp_path: Path) -> None:
     path = forged(tmp_path / "machine", lambda text, values: text["layers"][2].update(kind=kind))
     message = refusal(path)
@@ -260,7 +235,7 @@ def test_an_unknown_kind_of_layer(kind: Any, tmp_path: Path) -> None:
     assert repr(kind) in message
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("value", [float("nan"), -float("inf")])
 @pytest.mark.parametrize("name", ["couplings.1.weight", "layers.0.log_variance", "layers.2.bias"])
 def test_values_that_are_not_finite(name: str, value: float, tmp_path: Path) -> None:
     path = forged(tmp_path / "machine", lambda text, values: values[name].view(-1)[-1].fill_(value) and None)
@@ -269,97 +244,23 @@ def test_values_that_are_not_finite(name: str, value: float, tmp_path: Path) -> 
     assert f"expected finite values, received {value}" in message
 
 
-def resize(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["layers"][2]["n_units"] = 3
+FORGERIES: dict[str, Callable[[dict[str, Any], dict[str, torch.Tensor]], str | None]] = {
+    "another size": lambda text, values: text["layers"][2].update(n_units=3),
+    "an unknown argument": lambda text, values: text["layers"][0].update(temperature=1),
+    "layers turned round": lambda text, values: text["layers"].reverse(),
+    "words for layers": lambda text, values: text.update(layers=["gaussian", "categorical", "spin"]),
+    "a missing tensor": lambda text, values: values.__delitem__("couplings.1.weight"),
+    "one tensor more": lambda text, values: values.update({"couplings.2.weight": torch.zeros(2, 2)}),
+    "integers": lambda text, values: values.update({"layers.2.bias": values["layers.2.bias"].int()}),
+    "two precisions": lambda text, values: values.update({"layers.2.bias": values["layers.2.bias"].double()}),
+    "metadata in a list": lambda text, values: text.update(metadata=[1]),
+    "no JSON": lambda text, values: "{",
+}
 
 
-def negative(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["layers"][0]["n_units"] = -3
-
-
-def unknown_argument(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["layers"][0]["temperature"] = 1
-
-
-def one_layer(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["layers"] = text["layers"][:1]
-
-
-def swapped(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["layers"].reverse()
-
-
-def another_kind(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["layers"][0]["kind"] = "spin"
-
-
-def missing_tensor(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    del values["couplings.1.weight"]
-
-
-def no_tensors(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    values.clear()
-
-
-def further_tensor(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    values["couplings.2.weight"] = torch.zeros(2, 2)
-
-
-def integers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    values["couplings.0.weight"] = values["couplings.0.weight"].int()
-
-
-def no_layers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    del text["layers"]
-
-
-def null_layers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["layers"] = None
-
-
-def no_json(text: dict[str, Any], values: dict[str, torch.Tensor]) -> str:
-    return "{"
-
-
-def list_header(text: dict[str, Any], values: dict[str, torch.Tensor]) -> str:
-    return "[1]"
-
-
-def words_for_layers(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["layers"] = ["gaussian", "categorical", "spin"]
-
-
-def another_format(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["format"] = "another"
-
-
-def integer_biases(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    values["layers.2.bias"] = values["layers.2.bias"].int()
-
-
-def two_precisions(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    values["layers.2.bias"] = values["layers.2.bias"].double()
-
-
-def list_metadata(text: dict[str, Any], values: dict[str, torch.Tensor]) -> None:
-    text["metadata"] = [1]
-
-
-FORGERIES = [
-    *(resize, negative, unknown_argument, one_layer, swapped, another_kind, missing_tensor, no_tensors),
-    *(further_tensor, integers, no_layers, null_layers, no_json),
-    list_header,
-    words_for_layers,
-    another_format,
-    integer_biases,
-    two_precisions,
-    list_metadata,
-]
-
-
-@pytest.mark.parametrize("change", FORGERIES, ids=lambda change: change.__name__)
-def test_a_header_that_does_not_fit(change: Any, tmp_path: Path) -> None:
-    refusal(forged(tmp_path / "machine", change))
+@pytest.mark.parametrize("change", FORGERIES)
+def test_a_header_that_does_not_fit(change: str, tmp_path: Path) -> None:
+    refusal(forged(tmp_path / "machine", FORGERIES[change]))
 
 
 # Writing ---------------------------------------------------------------------------------------------------
@@ -414,11 +315,6 @@ def test_an_interrupt_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: 
     with pytest.raises(KeyboardInterrupt):
         small().save(tmp_path / "machine")
     assert os.listdir(tmp_path) == []
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OSError):
-        small().save(tmp_path / "absent" / "machine")
 
 
 def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:

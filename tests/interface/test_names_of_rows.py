@@ -101,40 +101,12 @@ def _movies(random: np.random.Generator) -> dict[str, list[str]]:
     }
 
 
-def _adult(random: np.random.Generator) -> dict[str, list[str]]:
-    n = 200
-    return {
-        "age": [str(x) for x in random.integers(17, 90, n)],
-        " workclass": [f" {x}" for x in random.choice(["Private", "State-gov", "?"], n)],
-        " fnlwgt": [f" {x}" for x in random.integers(12_285, 1_484_705, n)],
-        " capital-gain": [f" {x if x > 90_000 else 0}" for x in random.integers(0, 99_999, n)],
-        " country": [f" {'United-States' if random.random() < 0.9 else '?'}" for _ in range(n)],
-        " income": [*random.choice([" <=50K", " >50K"], n)],
-    }
-
-
-def _taxis(random: np.random.Generator) -> dict[str, list[str]]:
-    n = 150
-    start = [datetime(2019, 3, 1) + timedelta(seconds=int(s)) for s in random.integers(0, 2_600_000, n)]
-    end = [x + timedelta(seconds=int(s)) for x, s in zip(start, random.integers(200, 3000, n), strict=True)]
-    return {
-        "pickup": [f"{x:%Y-%m-%d %H:%M:%S}" for x in start],
-        "dropoff": [f"{x:%m/%d/%Y %I:%M:%S %p}" for x in end],
-        "passengers": [str(x) for x in random.integers(1, 7, n)],
-        "fare": [f"${x:.2f}" for x in random.lognormal(2.5, 0.5, n)],
-        "payment": [*random.choice(["credit card", "cash", ""], n)],
-        "zone": [*random.choice([f"Zone {i}" for i in range(80)], n)],
-    }
-
-
 @pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize(
     ("make", "left_out", "questions"),
     [
         (_titanic, {"PassengerId", "Name", "Ticket", "Cabin"}, 0),
         (_movies, {"Title", "US Gross"}, 1),
-        (_adult, set[str](), 0),
-        (_taxis, set[str](), 0),
     ],
 )
 def test_files_as_they_are_published_are_learned(

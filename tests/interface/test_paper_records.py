@@ -45,11 +45,8 @@ def test_the_page_fits_the_records() -> None:
     ("changes", "message"),
     [
         ({"records": ()}, "Fig. 0: expected a record"),
-        ({"records": ("none.json",)}, r"Fig. 0: expected a record of .* received none.json"),
         ({"command": "none.py"}, "Fig. 0: expected a script, received none.py"),
-        ({"command": "meeting_times.py --none-such"}, "has no option --none-such"),
         ({"picture": "none.png"}, "expected a picture, received none.png"),
-        ({"figure": "Fig. 1"}, "Fig. 1: expected its settings"),
         ({"ours": lambda: "3"}, "expected the page of"),
     ],
 )
@@ -63,9 +60,7 @@ def test_what_does_not_fit_is_named(plant: Any, changes: dict[str, object], mess
     ("kinds", "verdict"),
     [
         (("same",), "the paper's method at its size"),
-        (("measure",), "the paper's method at its size"),
         (("size", "measure"), "reduced"),
-        (("data",), "reduced"),
         (("size", "method"), "another method"),
     ],
 )

@@ -106,11 +106,3 @@ def test_every_command_writes_grey_levels(cli: CommandLine, tmp_path: Path, bina
     noise = ("--flip-probability", 0.1)
     cli.succeed("denoise", run, data, *noise, "--out", tmp_path / "n.npy")
     assert np.load(tmp_path / "n.npy").dtype == np.uint8
-
-
-def test_pictures_and_the_report_decode_states(cli: CommandLine, tmp_path: Path) -> None:
-    np.save(tmp_path / "grey.npy", GREY)
-    planes = ("--visible", "spin", "--binarise", "bit-planes")
-    cli.train(tmp_path / "grey.npy", tmp_path / "run", *planes)
-    cli.succeed("report", tmp_path / "run", "--seconds", 5)
-    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import struct
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,33 +91,3 @@ def test_command_and_experiment_are_one_recipe(monkeypatch: pytest.MonkeyPatch) 
     assert (int(options["batch-size"]), int(options["updates"])) == (paper["batch"], paper["updates"])
     assert options["hidden"] == ",".join(f"spin:{size}" for size in paper["hidden"])
     assert options["init"] == "orthogonal,logistic" and "--no-centred" in words
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_the_paper_s_budget_runs_at_small_size(
-    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With few units, updates, samples and temperatures; everything else is the budget's."""
-    monkeypatch.syspath_prepend(ROOT / "experiments")
-    import mnist_ucd_lmi as experiment
-
-    anneal = hm.likelihood.ais
-    monkeypatch.setattr(
-        hm.likelihood, "ais", lambda machine, chains, steps, **more: anneal(machine, 4, 10, **more)
-    )
-    for name, value in {"SAMPLES": 30, "GIBBS_CHAINS": 20, "GIBBS_SWEEPS": 2}.items():
-        monkeypatch.setattr(experiment, name, value)
-    out = tmp_path / "out"
-    few: list[Any] = ["--hidden", 6, 5, "--updates", 2, "--batch", 10, "--out", out]
-    arguments = ["mnist_ucd_lmi.py", "run", "--budget", "paper", *map(str, few)]
-    monkeypatch.setattr("sys.argv", arguments)
-    experiment.main()
-    (record,) = map(json.loads, (out / "records.jsonl").read_text().splitlines())
-    assert record["row"] == "metropolis" and record["reduced"] and record["updates"] == 2
-    changed = {"hidden": [6, 5], "updates": 2, "batch": 10}
-    assert record["settings"] == {**experiment.BUDGETS["paper"], **changed}
-    config = tomllib.loads((out / record["run"] / "run" / "run.toml").read_text())
-    assert (config["schedule"], config["learning_rate"]) == ("inverse_sqrt", 0.01)
-    assert "clip_norm" not in config
-    machine = hm.load(out / record["run"] / "run" / "machine.safetensors")
-    assert [str(layer) for layer in machine.layers] == ["Spin(6272)", "Spin(6)", "Spin(5)"]

@@ -47,15 +47,6 @@ def test_activation_refuses_weights_that_are_none(weights: list[float]) -> None:
         hm.tasks.activate(machine, 1, X, X, weights=torch.tensor(weights))
 
 
-def test_a_description_counts_parameters_once() -> None:
-    mask = torch.zeros(12, 12, dtype=torch.bool)
-    mask[0, 1] = mask[2, 5] = True
-    for edges, count in (({(0, 0): hm.Masked(mask)}, 14), ([(0, 0)], 78)):
-        about = hm.BoltzmannMachine([hm.Spin(12)], edges, [0]).describe()
-        (line,) = [line for line in about.splitlines() if "parameters" in line]
-        assert f" {count} parameters" in line
-
-
 @pytest.mark.parametrize("kind", [hm.TruncatedGaussian, hm.TruncatedGaussBernoulli])
 def test_a_program_of_truncated_hidden_units_is_refused_in_one_line(kind: type) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(3), kind(2, -1.0, 1.0)], seed=1)

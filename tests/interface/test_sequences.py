@@ -46,12 +46,6 @@ def test_names_lines_and_blanks(name, tmp_path):
     assert ["".join(found.alphabet[c] for c in row) for row in found.codes] == ["ACDEF", "-CD-F"]
 
 
-def test_a_sequence_a_line(tmp_path):
-    found = read_alignment(wrote(tmp_path / "x.txt", "ACGU\n\n-CGU\n"))
-    assert found.codes.tolist() == [[1, 2, 3, 4], [0, 2, 3, 4]]
-    assert found.names == ["", ""]
-
-
 def test_insertions_are_left_out_and_small_letters_alone_are_letters(tmp_path):
     found = read_alignment(wrote(tmp_path / "a.a3m", ">a\nAC.gGU\n>b\nA-..GU\n"))
     assert found.codes.tolist() == [[1, 2, 3, 4], [1, 0, 3, 4]]
@@ -93,11 +87,6 @@ def test_question_marks_and_stop_codons_are_unknown_as_x_is(text, expected, tmp_
         assert found.ambiguous == "".join(expected).count("?")
     with pytest.raises(ValueError, match=r"line \d: expected letters .*; give the alphabet '[-A-Z]+[?*]'"):
         read_alignment(path, unknown="error")
-
-
-def test_an_alphabet_of_ones_own(tmp_path):
-    found = read_alignment(wrote(tmp_path / "x.fa", ">a\n0110\n"), alphabet="01")
-    assert found.codes.tolist() == [[0, 1, 1, 0]]
 
 
 @pytest.mark.parametrize("name", ["x.fasta", "x.fasta.gz"])

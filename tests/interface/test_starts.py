@@ -133,11 +133,3 @@ def test_the_command_starts_as_the_estimator_and_keeps_it(cli: CommandLine, tmp_
     ).fit(X)  # fmt: skip
     found = hm.load(run / "machine.safetensors")
     assert all(torch.equal(a, b) for a, b in zip(found.parameters(), dbm.machine_.parameters(), strict=True))
-
-
-def test_a_start_changes_nothing_else_of_the_machine(cli: CommandLine, tmp_path: Path) -> None:
-    for name, start in (("plain", ()), ("other", ("--init", "orthogonal,logistic"))):
-        cli.succeed("train", BARS, tmp_path / name, *DEEP, *start, "--learning-rate", 0)
-    plain, other = (hm.load(tmp_path / name / "machine.safetensors") for name in ("plain", "other"))
-    assert plain.config() == other.config() and plain.metadata == other.metadata
-    assert are_orthogonal(other) and not are_orthogonal(plain)

@@ -35,20 +35,16 @@ def train(X, **settings) -> hm.training.TrainingRun:
 # Order -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_every_row_appears_once_in_an_epoch(weighted: bool) -> None:
-    weights = None
-    if weighted:
-        weights = torch.ones(107)
-        weights[:7] = 0
+def test_every_row_with_a_weight_appears_once_in_an_epoch() -> None:
+    weights = torch.ones(107)
+    weights[:7] = 0
     rows = hm.data.Rows.of(torch.zeros(107, 1))
     batches = RowBatches(rows, 8, seed=3, weights=weights)
     steps = batches.updates(epochs=2)
     shown = torch.cat([batches.indices(step) for step in range(steps)])
-    first = 7 if weighted else 0
     for epoch in range(2):
-        part = shown[epoch * (107 - first) : (epoch + 1) * (107 - first)]
-        assert sorted(part.tolist()) == list(range(first, 107))
+        part = shown[epoch * 100 : (epoch + 1) * 100]
+        assert sorted(part.tolist()) == list(range(7, 107))
     assert torch.equal(RowBatches(rows, 8, seed=3, weights=weights).indices(9), batches.indices(9))
 
 
@@ -75,14 +71,6 @@ def test_rows_of_a_file_are_read_ahead_by_one_thread_that_ends(tmp_path) -> None
         assert any(thread.name.startswith("harmonium-rows") for thread in threading.enumerate())
     source.close()
     assert not any(thread.name.startswith("harmonium-rows") for thread in threading.enumerate())
-
-
-def test_what_a_file_holds_beyond_the_support_is_found_on_the_way(tmp_path) -> None:
-    wrong = ROWS.copy()
-    wrong[40, 2] = 3
-    np.save(tmp_path / "rows.npy", wrong)
-    with pytest.raises(ValueError, match=r"X\[40\].*received 3"):
-        train(np.load(tmp_path / "rows.npy", mmap_mode="r"), epochs=1, updates=None)
 
 
 def test_pages_of_a_map_that_may_be_written_to_are_kept(tmp_path) -> None:

@@ -838,30 +838,6 @@ def test_words_for_missing_cells(cli: CommandLine, tmp_path: Path) -> None:
     assert [(each["kind"], each["missing"]) for each in listed] == [("gaussian", 2), ("bernoulli", 20)]
 
 
-def test_codes_are_categories_in_files_without_a_zero_too(cli: CommandLine, tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    rows = [[str(random.choice(["00123", "123", "77"])), f"{random.normal():.2f}"] for _ in range(60)]
-    table, few, run = tmp_path / "table.csv", tmp_path / "few.csv", tmp_path / "run"
-    table.write_text("zip,x\n" + "".join(f"{a},{b}\n" for a, b in rows))
-    answer = cli.succeed("train", table, run, "--hidden", 2, "--json")
-    assert answer.json["layers"][:2] == ["Categorical(1, 3)", "Gaussian(1)"]
-    assert "read as text: zip (numbers with a zero in front" in answer.stderr
-    few.write_text("zip,x\n123,0.5\n77,\n")
-    cli.succeed("impute", run, few, "--out", tmp_path / "out.csv", "--sweeps", 2)
-    assert [row["zip"] for row in rows_of(tmp_path / "out.csv")] == ["123", "77"]
-
-
-def test_an_ignored_column_may_hold_anything(cli: CommandLine, tmp_path: Path) -> None:
-    cells = ["113904", "B/7 31172", "9007199254740993"] * 20
-    x = [f"{x:.3f}" for x in RANDOM.normal(size=60)]
-    data, kinds = write(tmp_path / "x.csv", {"code": cells, "x": x}), tmp_path / "kinds.toml"
-    kinds.write_text('code = "ignore"\n')
-    done = cli.succeed("train", data, tmp_path / "run", "--hidden", 2, "--kinds", kinds, "--json")
-    assert done.json["layers"][0] == "Gaussian(1)" and "warning" not in done.stderr
-    listed = cli.succeed("data", data, "--kinds", kinds, "--json").json["table"]
-    assert [each["kind"] for each in listed] == ["ignore", "gaussian"]
-
-
 def test_text_in_a_column_of_numbers_is_a_cell_without_a_state(cli: CommandLine, tmp_path: Path) -> None:
     x, n = [f"{x:.2f}" for x in RANDOM.normal(50, 5, 60)], ["0", "1", "2"] * 20
     data, run = write(tmp_path / "x.csv", {"x": x, "n": n}), tmp_path / "run"
@@ -909,14 +885,6 @@ def test_rows_without_any_cell_are_not_scored_nor_learned_from(cli: CommandLine,
     }
 
 
-def test_a_row_of_its_label_alone_is_scored(cli: CommandLine, tmp_path: Path) -> None:
-    data, run = tmp_path / "x.csv", tmp_path / "run"
-    data.write_text("x,y,kind\n" + "0,1,a\n1,0,b\n1,1,a\n" * 10 + ",,b\n")
-    cli.train(data, run, "--label", "kind", "--objective", "joint")
-    (found,) = cli.succeed("evaluate", run, data, "--json").json["results"]
-    assert found["rows"] == 31 and found["log_likelihood"] < 0
-
-
 def test_labels_beside_sequences(cli: CommandLine, tmp_path: Path) -> None:
     data, run, out = tmp_path / "x.csv", tmp_path / "run", tmp_path / "y.csv"
     data.write_text("name;sequence;label\n" + "a;ACGU;x\nb;UGCA;y\nc;ACGA;x\n" * 8)
@@ -931,21 +899,6 @@ def test_labels_beside_sequences(cli: CommandLine, tmp_path: Path) -> None:
 def test_blanks_at_the_ends_of_a_label_are_dropped(tmp_path: Path, city: str) -> None:
     (tmp_path / "x.csv").write_text(f"city,n\n{city},1\nOslo,2\n", encoding="utf-8")
     assert read(tmp_path / "x.csv").samples[:, 0].tolist() == ["Oslo", "Oslo"]
-
-
-@pytest.mark.parametrize(
-    ("lines", "arguments", "rows"),
-    [
-        ('a,b\n"1,234",1\n"2,345",2\n', {"thousands": ","}, [[1234, 1], [2345, 2]]),
-        ("a;b\n1,5;1\n2,5;2\n", {"decimal": ",", "sep": ";"}, [[1.5, 1], [2.5, 2]]),
-        ("b,c\n1,1\n2,2\n", {}, [[1, 1], [2, 2]]),  # of a column that the file lacks
-    ],
-)
-def test_columns_that_are_to_be_numbers_are_read(
-    tmp_path: Path, lines: str, arguments: dict[str, Any], rows: list[list[float]]
-) -> None:
-    (tmp_path / "x.csv").write_text(lines)
-    assert read(tmp_path / "x.csv", dtype={"a": "float"}, **arguments).samples.tolist() == rows
 
 
 def test_words_in_columns_that_are_to_be_numbers_are_refused(tmp_path: Path) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from contextlib import nullcontext
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from harmonium import RBM, RBMOutlier
 from harmonium.data import build, encoder_from_dict
 from harmonium.layers import Bernoulli, Layer
 from harmonium.machine import join_layers, load
@@ -101,11 +98,6 @@ def test_columns_of_a_kind_make_one_layer_wherever_they_stand():
     machine.check_rows(torch.from_numpy(TABLE.encode(holed())), "X", missing=True)
     order = TABLE.encode(FRAME[["city", "grade"] + [n for n in FRAME if n not in ("city", "grade")]])
     np.testing.assert_array_equal(order, TABLE.encode(FRAME))  # by name, whatever the order
-
-
-def test_one_layer_for_columns_of_one_kind_is_a_chain():
-    machine = join_layers(Table.fit(FRAME[["age", "income"]]).layers, [Bernoulli(3)])
-    assert machine.graph.is_chain and machine.visible == (0,)
 
 
 @pytest.mark.parametrize("kind", Layer.registry)
@@ -232,16 +224,6 @@ def test_decimals_are_numbers(library):
     assert np.isnan(states[2, 0]) and states[0, 0] < states[1, 0]
 
 
-def test_arrays_of_text_and_of_numbers():
-    text = np.array([["red", "1.5"], ["blue", "2"], ["green", "nan"], ["red", "4"]])
-    table = Table.fit(text)
-    assert table.kinds == {0: "categorical", 1: "gaussian"} and table.columns[1].mean == 2.5
-    numbers = np.column_stack([RANDOM.normal(size=40), np.arange(40) % 2])
-    table = Table.fit(numbers)
-    assert table.kinds == {0: "gaussian", 1: "bernoulli"}
-    np.testing.assert_allclose(table.decode(table.encode(numbers)), numbers)
-
-
 # What it refuses
 # --------------------------------------------------------------------------------
 
@@ -317,25 +299,6 @@ def test_ends_of_a_scale_are_answers(ends: tuple[str, str]) -> None:
         warnings.simplefilter("error")
         table = Table.fit(pandas.DataFrame({"x": column}))
     assert table.kinds == {"x": "categorical"} and {first, last} <= {*table.columns[0].values}
-
-
-@pytest.mark.mostly_nightly(2)
-@pytest.mark.parametrize("estimator", [RBM(2, max_updates=2), RBMOutlier(2, max_updates=2)])
-@pytest.mark.parametrize(
-    ("cells", "word"),
-    [
-        (["$1,234.50", "$20.00", "-", "$3.25"], "numbers"),
-        (["31.12.2020", "unknown", "01.01.2021", "14.02.2021"], "times"),
-        (["1.5", "2", "n.a.", "3"], "numbers"),
-    ],
-)
-def test_words_among_amounts_and_dates_are_asked_about(cells: list[str], word: str, estimator: Any) -> None:
-    """Also by estimators, whose kinds are "auto" for all columns."""
-    frame = pandas.DataFrame({"x": np.resize(cells, 40), "y": np.arange(40) % 2})
-    gone = next(cell for cell in cells if not any(map(str.isdigit, cell)))
-    said = rf"""'x' is learned as labels: 30 of 40 cells are {word}, others are '{re.escape(gone)}'; --read"""
-    with pytest.warns(UserWarning, match=said):
-        estimator.fit(frame)
 
 
 @pytest.mark.parametrize(
@@ -440,19 +403,3 @@ def test_what_is_no_table():
         Table.fit(pandas.concat([FRAME[["age"]], FRAME[["age"]]], axis=1))
     with pytest.raises(ValueError, match=r"received shape \(3,\)"):
         Table.fit(np.zeros(3))
-
-
-def test_a_given_number_that_is_not_whole_stays_in_a_frame_of_polars() -> None:
-    polars = pytest.importorskip("polars")
-    frame = polars.DataFrame({"visits": np.arange(200) % 30, "pay": np.arange(200) / 3})
-    rbm = RBM(2, method="chains", max_updates=3, random_state=0).fit(frame)
-    assert rbm.sample(3, sweeps=2).schema["visits"].is_integer()
-    assert list(rbm.sample(3, given={"visits": 4.7}, sweeps=2)["visits"]) == [4.7] * 3
-
-
-@pytest.mark.parametrize("dtype", ["int64", "Int64"])
-def test_a_given_number_that_is_not_whole_stays_in_a_column_of_whole_ones(dtype) -> None:
-    frame = pandas.DataFrame({"visits": pandas.array(np.arange(200) % 30, dtype), "pay": np.arange(200) / 3})
-    rbm = RBM(2, method="chains", max_updates=3, random_state=0).fit(frame)
-    assert rbm.sample(3, sweeps=2).dtypes["visits"] == dtype
-    assert list(rbm.sample(3, given={"visits": 4.7}, sweeps=2)["visits"]) == [4.7] * 3

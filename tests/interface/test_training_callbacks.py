@@ -17,7 +17,7 @@ import torch
 import harmonium as hm
 from harmonium import _progress
 from harmonium._progress import fit_numbers
-from harmonium.training import STOP, TrainingRun, Update, callbacks, train
+from harmonium.training import TrainingRun, Update, callbacks, train
 
 VISIBLE, HIDDEN = 6, 4
 NAMES = ("pseudo_log_likelihood", "log_partition_error", "validation_of_something_else")
@@ -54,18 +54,6 @@ def test_callbacks_are_told_of_every_update() -> None:
     assert all(update.gradient_norm > 0 and update.metrics == {} for update in told)
     with pytest.raises(dataclasses.FrozenInstanceError):
         told[0].step = 3  # type: ignore[misc]
-
-
-def test_all_callbacks_see_the_update_that_one_stops_at() -> None:
-    told: list[int] = []
-    outcome = run(
-        callbacks=[
-            lambda update: STOP if update.step == 5 else None,
-            lambda update: told.append(update.step),
-        ]
-    )
-    assert (outcome.status, outcome.updates, told) == ("stopped", 5, [1, 2, 3, 4, 5])
-    assert outcome.history[-1]["step"] == 5
 
 
 def test_hooks_are_called_in_their_order() -> None:

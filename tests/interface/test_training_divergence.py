@@ -86,7 +86,7 @@ def test_an_overflowing_norm_names_the_largest_gradient() -> None:
     assert caught.value.checkpoint is None
 
 
-@pytest.mark.parametrize("record_every", [1, 5, 100])
+@pytest.mark.parametrize("record_every", [1, 100])
 def test_parameters_that_overflow_are_put_back(record_every: int) -> None:
     def explode(step: int, total: int) -> float:
         return 1e300 if step == 12 else 1.0
@@ -121,11 +121,8 @@ SPINS = 2 * PICTURES - 1
 ONE_HOT = torch.stack([1 - PICTURES, PICTURES], -1).flatten(1)
 RUNS: dict[str, Any] = {
     "bernoulli": ([hm.Bernoulli, hm.Bernoulli], PICTURES, hm.rules.pcd()),
-    "bernoulli, centred": ([hm.Bernoulli, hm.Bernoulli], PICTURES, hm.rules.centred(hm.rules.pcd())),
     "bernoulli, cd": ([hm.Bernoulli, hm.Bernoulli], PICTURES, hm.rules.cd()),
-    "bernoulli, exact": ([hm.Bernoulli, hm.Bernoulli], PICTURES, hm.rules.exact()),
     "bernoulli, tap": ([hm.Bernoulli, hm.Bernoulli], PICTURES, hm.rules.tap()),
-    "bernoulli, mean field": ([hm.Bernoulli, hm.Bernoulli], PICTURES, hm.rules.mean_field()),
     "spin": ([hm.Spin, hm.Spin], SPINS, hm.rules.pcd()),
     "categorical": ([lambda n: hm.Categorical(n, 2), hm.Bernoulli], ONE_HOT, hm.rules.pcd()),
     "deep": ([hm.Bernoulli] * 3, PICTURES, hm.rules.mean_field_pcd()),
@@ -139,9 +136,7 @@ def start(run: str) -> tuple[hm.BoltzmannMachine, dict[str, Any]]:
     return made, {"X": X, "rule": rule, "batch_size": 32, "progress": False}
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "rate"), [("sgd", 1e2), ("sgd", 1e3), ("sgd", 1e6), ("sgd", 1e9), ("adam", 1e2)]
-)
+@pytest.mark.parametrize(("optimizer", "rate"), [("sgd", 1e2), ("sgd", 1e9), ("adam", 1e2)])
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_that_runs_away_is_no_success(run: str, rate: float, optimizer: str) -> None:
     made, settings = start(run)
@@ -163,24 +158,7 @@ def test_a_healthy_run_is_not_blamed(run: str) -> None:
         train(made, updates=80, learning_rate=0.15, **settings)
 
 
-@pytest.mark.nightly
-def test_a_machine_that_freezes_on_its_data_is_not_blamed() -> None:
-    """Learnt to the end: large fields, and a likelihood near the best, -2.60 for 14 pictures, two twice."""
-    few = torch.from_numpy(hm.data.bars_and_stripes(3)).double()
-    made = hm.BoltzmannMachine([hm.Bernoulli(9), hm.Bernoulli(10)]).double()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        train(
-            made, few, rule=hm.rules.exact(), updates=600, learning_rate=0.5, momentum=0.5, batch_size=16
-        )  # without momentum rounding decides which of several ends is reached
-        single = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(10)])
-        train(single, PICTURES[3:4], rule=hm.rules.cd(), updates=100, learning_rate=30.0)
-    best = hm.likelihood.exact_log_likelihood(single.double(), PICTURES[3:4].double())
-    assert float(best) > -1e-3
-    assert float(hm.likelihood.exact_log_likelihood(made, few).mean()) > -3.2
-
-
-@pytest.mark.parametrize("record_every", [1, 7, 1000])
+@pytest.mark.parametrize("record_every", [7, 1000])
 def test_the_last_good_parameters_are_put_back_not_the_first(record_every: int, tmp_path: Path) -> None:
     def explode(step: int, total: int) -> float:
         return 1e6 if step >= 150 else 1.0
@@ -206,24 +184,6 @@ def test_a_machine_that_begins_far_away_is_not_blamed_for_it() -> None:
     with torch.no_grad():
         made.couplings[0].weight.normal_(0, 300, generator=torch.Generator().manual_seed(0))
     train(made, updates=20, learning_rate=0.01, **settings)
-
-
-@pytest.mark.parametrize("rate", [10.0, 30.0])
-@pytest.mark.parametrize("run", [run for run in RUNS if run != "bernoulli, cd"])
-@pytest.mark.mostly_nightly(2)
-def test_a_run_at_a_high_rate_that_ends_worse_than_independent_units_is_found(run: str, rate: float) -> None:
-    """By training, or after it by ``find_collapse``, as commands and estimators do."""
-    made, settings = start(run)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            train(made, updates=200, learning_rate=rate, **settings)
-        except TrainingDiverged:
-            return
-    v = settings["X"].double()
-    if len(made.layers) == 2 and not caught and hm.tables.find_collapse(made, v.repeat(4, 1)) is None:
-        likelihood = hm.likelihood.exact_log_likelihood(made.double(), v).mean()
-        assert float(likelihood) > -16 * math.log(2)  # what independent units reach here
 
 
 def test_a_run_that_ends_below_uniform_noise_warns() -> None:
@@ -317,7 +277,7 @@ class Growing:
         return Estimate({name: torch.full_like(p, norm) for name, p in machine.named_parameters()}, {}, norm)
 
 
-@pytest.mark.parametrize("record_every", [1, 30, 150])
+@pytest.mark.parametrize("record_every", [1, 150])
 def test_a_gradient_that_grows_by_orders_stops_a_run(record_every: int, tmp_path: Path) -> None:
     """A thousand times what is usual; from near 0, as at a saddle, it may grow by more."""
     settings: dict[str, Any] = {

@@ -51,6 +51,7 @@ class Fixed:
     def __init__(self, value: float = 1.0) -> None:
         self.value = value
         self.batches: list[torch.Tensor] = []
+        self.seed = 0
 
     def __repr__(self) -> str:
         return f"fixed({self.value})"
@@ -59,6 +60,7 @@ class Fixed:
         self, machine: hm.BoltzmannMachine, v: torch.Tensor, state: Any = None, *, seed: torch.Generator
     ) -> Estimate:
         self.batches.append(v.clone())
+        self.seed = seed.initial_seed()
         parameters = {name: torch.full_like(p, self.value) for name, p in machine.named_parameters()}
         calls = 1 if state is None else state + 1
         return Estimate(parameters, {"calls": float(calls)}, calls)
@@ -75,7 +77,14 @@ def batches_of(rows: int, batch_size: int, seed: int) -> RowBatches:
     return RowBatches(hm.data.Rows.of(torch.zeros(rows, 1)), batch_size, seed)
 
 
-@pytest.mark.parametrize(("rows", "batch_size"), [(23, 5), (20, 5), (7, 6), (100, 1)])
+@pytest.mark.parametrize(
+    ("rows", "batch_size"),
+    [
+        (23, 5),
+        (20, 5),
+        (7, 6),
+    ],
+)
 def test_every_row_appears_once_an_epoch(rows: int, batch_size: int) -> None:
     batches = batches_of(rows, batch_size, seed=3)
     steps = batches.updates(epochs=4)
@@ -92,12 +101,6 @@ def test_the_place_in_the_data_depends_on_the_step_alone() -> None:
     for step in (39, 0, 17, 18):
         assert torch.equal(batches_of(23, 5, seed=3).indices(step), in_order[step])
     assert not torch.equal(batches_of(23, 5, seed=4).indices(0), in_order[0])
-
-
-def test_a_batch_of_more_than_all_rows_is_the_data_set() -> None:
-    batches = batches_of(7, 100, seed=0)
-    assert batches.size == 7 and batches.per_epoch == 1
-    assert torch.equal(batches.indices(5), torch.arange(7))
 
 
 def test_epochs_show_every_row_so_many_times() -> None:
@@ -159,20 +162,6 @@ def test_optimisers_that_cannot_maximise_are_handed_minus_the_gradient() -> None
     train(after, data(), rule=Fixed(), updates=2, optimizer=Plain)
     for moved in distances(machine(), after):
         assert torch.allclose(moved, torch.full_like(moved, 0.5))
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", torch.optim.RMSprop])
-def test_every_optimiser_climbs(optimizer: Any) -> None:
-    after = machine()
-    train(after, data(), rule=Fixed(), updates=3, optimizer=optimizer, learning_rate=0.01)
-    assert all(bool((moved > 0).all()) for moved in distances(machine(), after))
-
-
-def test_momentum_accumulates() -> None:
-    after = machine()
-    train(after, data(), rule=Fixed(), updates=2, learning_rate=1.0, momentum=0.5)
-    for moved in distances(machine(), after):
-        assert torch.allclose(moved, torch.full_like(moved, 1 + 1.5))
 
 
 # Gradient terms --------------------------------------------------------------------------------------------
@@ -246,13 +235,6 @@ def test_the_projection_is_to_the_nearest_point_of_the_ball() -> None:
         np.testing.assert_allclose(x.detach().numpy(), expected * (2.0 / norm), rtol=1e-6)
 
 
-def test_within_the_ball_nothing_changes() -> None:
-    free, held = machine(), machine()
-    for each, radius in ((free, None), (held, 1e3)):
-        train(each, data(), rule=hm.rules.pcd(1, 8), updates=20, batch_size=5, radius=radius)
-    assert same(free, held)
-
-
 def test_frozen_parameters_stay() -> None:
     after = machine()
     after.layers[0].bias.requires_grad_(False)
@@ -322,27 +304,12 @@ def test_rows_out_of_support_are_named(tmp_path: Path) -> None:
 
 def test_the_same_seed_gives_the_same_bits_and_no_global_draw() -> None:
     state = torch.get_rng_state()
+    rule = Fixed()
+    train(machine(seed=0), data(), rule=rule, updates=1, seed=0)
+    assert rule.seed != 0  # the noise of the rule is not that of the first couplings
     assert same(run(seed=5).machine, run(seed=5).machine)
     assert not same(run(seed=5).machine, run(seed=6).machine)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_the_noise_of_the_rule_is_not_that_of_the_initial_couplings() -> None:
-    class Draw(Fixed):
-        def gradient(
-            self,
-            machine: hm.BoltzmannMachine,
-            v: torch.Tensor,
-            state: Any = None,
-            *,
-            seed: torch.Generator,
-        ) -> Estimate:
-            self.seed = seed.initial_seed()
-            return super().gradient(machine, v, state, seed=seed)
-
-    rule = Draw()
-    train(machine(seed=0), data(), rule=rule, updates=1, seed=0)
-    assert rule.seed != 0
 
 
 def test_streams_of_one_seed_differ() -> None:
@@ -370,12 +337,8 @@ def test_history_and_metrics() -> None:
     assert all(type(value) in (int, float) for record in outcome.history for value in record.values())
     seconds = [record["seconds"] for record in outcome.history]
     assert seconds == sorted(seconds) and outcome.seconds >= seconds[-1] > 0
-    assert (outcome.status, outcome.updates, outcome.run_dir, outcome.rule_state) == (
-        "completed",
-        10,
-        None,
-        10,
-    )
+    ends = (outcome.status, outcome.updates, outcome.run_dir, outcome.rule_state)
+    assert ends == ("completed", 10, None, 10)
 
 
 def test_metrics_are_evaluated_once_an_epoch_by_default() -> None:
@@ -388,27 +351,6 @@ def test_rules_of_every_recipe_train() -> None:
         assert run(rule=recipe(), updates=3).status == "completed"
 
 
-def test_training_improves_the_likelihood() -> None:
-    trained = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(4)])
-    X = np.array([[1, 1, 0, 0], [0, 0, 1, 1]], dtype=np.float32)
-
-    def log_likelihood(machine: hm.BoltzmannMachine, X: torch.Tensor) -> float:
-        log_partition = hm.likelihood.exact_log_partition(machine)
-        return float(hm.likelihood.log_likelihood(machine, X, log_partition).mean())
-
-    outcome = train(
-        trained,
-        X,
-        rule=hm.rules.exact(),
-        updates=400,
-        optimizer="adam",
-        validation=X,
-        metrics={"log_likelihood": log_likelihood},
-        evaluate_every=100,
-    )
-    assert -math.log(2) - 0.1 < outcome.metrics["log_likelihood"] < -math.log(2)
-
-
 # Refusals --------------------------------------------------------------------------------------------------
 
 
@@ -416,21 +358,17 @@ def test_training_improves_the_likelihood() -> None:
     ("settings", "name"),
     [
         ({"updates": None}, "updates, epochs"),
-        ({"epochs": 1}, "updates, epochs"),
         ({"updates": 0}, "updates"),
-        ({"updates": None, "epochs": 0}, "epochs"),
         ({"batch_size": 0}, "batch_size"),
         ({"learning_rate": -0.1}, "learning_rate"),
         ({"learning_rate": math.nan}, "learning_rate"),
         ({"optimizer": "rmsprop"}, "optimizer.*adam.*sgd"),
         ({"schedule": "step"}, "schedule.*constant.*cosine.*inverse_sqrt.*linear"),
         ({"schedule": lambda step, total: -1.0}, "schedule"),
-        ({"schedule": lambda step, total: math.nan}, "schedule"),
         ({"momentum": 1.0}, "momentum"),
         ({"momentum": 0.5, "optimizer": "adam"}, "momentum"),
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"radius": 0.0}, "radius"),
-        ({"radius": math.inf}, "radius"),
         ({"weight_decay": -1.0}, "weight_decay"),
         ({"l1": -1.0}, "l1"),
         ({"averaging": 1.0}, "averaging"),
@@ -438,10 +376,7 @@ def test_training_improves_the_likelihood() -> None:
         ({"seed": -1}, "seed"),
         ({"device": "abacus"}, "device"),
         ({"evaluate_every": 0}, "evaluate_every"),
-        ({"record_every": 0}, "record_every"),
-        ({"checkpoint_every": 0}, "checkpoint_every"),
         ({"resume": True}, "run_dir"),
-        ({"overwrite": True}, "run_dir"),
         ({"resume": True, "overwrite": True, "run_dir": "unused"}, "resume, overwrite"),
         ({"validation": data()}, "metrics"),
         ({"metrics": {"one": lambda machine, X: 1.0}}, "validation"),
@@ -464,11 +399,8 @@ def test_malformed_arguments_are_named(settings: dict[str, Any], name: str, tmp_
     ("settings", "name"),
     [
         ({"rule": 3}, "rule"),
-        ({"updates": 1.5}, "updates"),
-        ({"learning_rate": "fast"}, "learning_rate"),
         ({"optimizer": 3}, "optimizer"),
         ({"optimizer": lambda parameters: None}, "optimizer"),
-        ({"schedule": 3}, "schedule"),
         ({"validation": data(), "metrics": {"one": 1.0}}, "metrics"),
     ],
 )
@@ -489,52 +421,35 @@ def test_malformed_data_are_named() -> None:
 
 def test_gradients_that_do_not_fit_are_named() -> None:
     class Partial(Fixed):
-        def gradient(
-            self,
-            machine: hm.BoltzmannMachine,
-            v: torch.Tensor,
-            state: Any = None,
-            *,
-            seed: torch.Generator,
-            weights: torch.Tensor | None = None,
-        ) -> Estimate:
-            estimate = super().gradient(machine, v, state, seed=seed)
+        def gradient(self, *arguments: Any, **named: Any) -> Estimate:
+            estimate = super().gradient(*arguments, **named)
+            del estimate.parameters["couplings.0.weight"]
             if self.value:
                 estimate.parameters["couplings.0.weight"] = torch.zeros(2, 2)
-            else:
-                del estimate.parameters["couplings.0.weight"]
             return estimate
 
-    with pytest.raises(ValueError, match=r"^rule.*couplings\.0"):
-        run(rule=Partial(0.0))
-    with pytest.raises(ValueError, match=r"^rule.*couplings\.0\.weight of shape \(6, 4\), received \(2, 2\)"):
-        run(rule=Partial(1.0))
+    for value, said in ((0.0, ""), (1.0, r"\.weight of shape \(6, 4\), received \(2, 2\)")):
+        with pytest.raises(ValueError, match=rf"^rule.*couplings\.0{said}"):
+            run(rule=Partial(value))
 
 
-def test_a_transform_makes_fresh_states_at_every_update_and_resumes_bit_for_bit(tmp_path):
-    X = np.random.Generator(np.random.PCG64(0)).random((30, 6), dtype=np.float32)
-    seen = []
+def test_a_transform_makes_fresh_states_at_every_update_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+    X = np.random.Generator(np.random.PCG64(0)).random((30, VISIBLE), dtype=np.float32)
+    seen: list[torch.Tensor] = []
 
-    def draw(batch, generator):
-        states = hm.data.bernoulli_binarise(batch, generator)
-        seen.append(states)
-        return states
+    def draw(batch: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        seen.append(hm.data.bernoulli_binarise(batch, generator))
+        return seen[-1]
 
-    def run(updates, **extra):
-        machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)])
-        hm.train(
-            machine, X, rule=hm.rules.pcd(1, 10), updates=updates, batch_size=30, transform=draw, **extra
-        )
-        return machine
+    def drawn(updates: int, **more: Any) -> hm.BoltzmannMachine:
+        settings = {"rule": hm.rules.pcd(1, 10), "updates": updates, "batch_size": 30, "transform": draw}
+        return train(machine(), X, **settings, **more).machine
 
-    whole = run(20)
-    assert len(seen) == 20
+    whole = drawn(20)
+    assert len(seen) == 20 and not torch.equal(seen[0], seen[1])
     assert all(bool(((states == 0) | (states == 1)).all()) for states in seen)
-    assert not torch.equal(seen[0], seen[1])
-    run(7, run_dir=tmp_path / "run")
-    resumed = run(20, run_dir=tmp_path / "run", resume=True)
-    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(a, b)
+    drawn(7, run_dir=tmp_path / "run")
+    assert same(whole, drawn(20, run_dir=tmp_path / "run", resume=True))
 
 
 def test_a_transform_out_of_the_support_is_refused():
@@ -586,14 +501,7 @@ def test_a_sum_of_products_has_contiguous_rows() -> None:
     assert torch.equal(sums.total, term) and sums.total.is_contiguous()
 
 
-def test_a_device_without_numbers_is_refused_and_the_machine_kept() -> None:
-    after = machine()
-    with pytest.raises(ValueError, match="device: meta cannot be used"):
-        train(after, data(), rule=Fixed(), updates=1, device="meta")
-    assert all(torch.equal(p, q) for p, q in zip(after.parameters(), machine().parameters(), strict=True))
-
-
-@pytest.mark.parametrize("value", ["good", None, ["a", "b"]])
+@pytest.mark.parametrize("value", ["good", ["a", "b"]])
 def test_a_metric_that_returns_no_numbers_is_named(value: object) -> None:
     with pytest.raises(TypeError, match=r"metrics\['fit'\]: expected a number or one for each row, received"):
         train(
@@ -605,7 +513,6 @@ def test_a_metric_that_returns_no_numbers_is_named(value: object) -> None:
     ("message", "options"),
     [
         ("callbacks: expected a list of callables", {"callbacks": print}),
-        ("callbacks: expected a list of callables", {"callbacks": ["print"]}),
         ("penalties: expected some of l2, .*, received float", {"penalties": 0.01}),
     ],
 )
@@ -645,7 +552,6 @@ def test_rates_hold_for_momentum_adam_and_long_runs_and_are_read_as_the_command_
     [
         ("rates: expected names of learned parameters, mean, log_", {"rates": {"variance": 0.1}}),
         ("rates: expected NAME=FACTOR", {"rates": ["mean"]}),
-        ("rates: expected NAME=FACTOR", {"rates": 0.1}),
         ("rates: expected NAME=FACTOR", {"rates": {"mean": -1.0}}),
         ("rates: expected with optimizer=", {"rates": {"mean": 0.1}, "optimizer": torch.optim.SGD}),
     ],

@@ -21,12 +21,8 @@ USERS = words.kind_of("docs/page.md")
     ("text", "found"),
     [
         ('"""What stands here."""', True),
-        ('def f():\n    """Whether it does."""', True),
-        ('class A:\n    x = 1\n    """\n    How many."""', True),
         ('def f():\n    """The same, in rows."""', True),
-        ('def f():\n    """Returns what the same call returned."""', False),
         ('x = "What"', False),
-        ('def f():\n    """Wherever it stands."""', False),
     ],
 )
 def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
@@ -37,39 +33,19 @@ def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
     ("text", "limits"),
     [
         (f"# Page\n\n{LONG}\n", {"sentences", "width"}),
-        (f"# Page\n\n{LONG.replace(' word', chr(10) + 'word', 12)}\n", {"sentences"}),
         (f"# Page\n\n- {' '.join(['word'] * 10)}\n- {' '.join(['word'] * 20)}\n", set()),
-        (f"# Page\n\n```python\n# {LONG[-100:]}\n```\n\n| a |\n|---|\n| {LONG} |\n", set()),
         ("# Page\n\n`a b c d e f g h i j k l m n o p q r s t u v w x y z` is one word.\n", set()),
         ("# Page\n\nWhat it says.\n", {"opening"}),
-        ("# Page\n\nWhat does it say?\n", set()),
         ("# Page\n\nChains follow the law.\n", {"words"}),
-        ("# Page\n\nA flawed `law` is a lawful one.\n", set()),
         (
             "# Page\n\n| a | b |\n|---|---|\n| c | 1.5 ± 2 |\n| d | -3 |\n| e | 4 s |\n| f | 1,000 |\n",
             {"tables"},
         ),
-        ("# Page\n\n| a | b |\n|---|---|\n| c | at 5 |\n| d | low |\n| e | high |\n| f | 1 |\n", set()),
         (f"# Page\n\n```\n{'x' * 111}\n```\n", {"code"}),
     ],
 )
 def test_what_is_over_a_limit_is_found(text: str, limits: set[str]) -> None:
     assert set(words.over("docs/page.md", text, USERS)) == limits
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (
-            'def f(law):\n    """Returns it.\n\n    law: the machine, as is told.\n    """',
-            ["4: law: the machine, as is told."],
-        ),
-        ('def f(law):\n    """Returns the law."""', ["2: Returns the law."]),
-        ('x = "is told"', []),
-    ],
-)
-def test_words_of_our_own_are_found_in_docstrings(text: str, found: list[str]) -> None:
-    assert words.own_words_of_code(text) == found
 
 
 def test_versions_of_the_changelog_are_counted_one_by_one() -> None:
