@@ -12,7 +12,9 @@ from harmonium.backends.choice import (
     Backend as Backend,
     backend_name as backend_name,
     get_backend as get_backend,
+    notes as notes,
     processor as processor,
+    replays as replays,
     set_backend as set_backend,
 )
 from harmonium.backends.products import (
