@@ -129,13 +129,11 @@ def layers_in_turn(machine: Machine, rows: int) -> set[int]:
         if rows * machine.layers[l].n_units >= IN_TURN
         and single(machine.thetas[l][0])
         and machine.thetas[l][0].dim() == 1
-        and (machine.layers[l].two_values in VALUES or _is_dense_categorical(machine, l))
+        and (
+            machine.layers[l].two_values in VALUES
+            or (machine.layers[l].one_hot and machine.graph.patterns[machine.graph.inner[l]] is None)
+        )
     }
-
-
-def _is_dense_categorical(machine: Machine, l: int) -> bool:
-    """Returns whether a layer has categorical units whose couplings are a matrix."""
-    return machine.layers[l].one_hot and machine.graph.patterns[machine.graph.inner[l]] is None
 
 
 def two_valued_in_turn(machine: Machine, rows: int) -> set[int]:
