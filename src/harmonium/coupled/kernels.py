@@ -243,7 +243,15 @@ class Gibbs(PairKernel):
         begun: CoupledSweep | None = None,
         late: int = 0,
     ) -> CoupledSweep:
-        """Draws a sweep; of one that has begun, colour ``late`` goes on to its end, and those before stay."""
+        """Moves both chains by a sweep, or goes on with one.
+
+        Args:
+            hamiltonian: the machine; what it holds has as many rows.
+            both: 2 · pairs rows, the x chains, then the y chains.
+            generator: source of all noise.
+            begun: a sweep from there that is not done; None: a new one.
+            late: number of its first colour that waits. It goes on to its end; those before stay as drawn.
+        """
         drawn, waits = dict[int, Coupled](), dict[int, Tensor]()
 
         def draw(number: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
