@@ -67,7 +67,7 @@ docs: $(STAMP)  ## build the documentation into site/
 # pytest ends with 5 where there is nothing to collect; two files need Triton, and have no examples.
 doctests: $(STAMP)  ## run the examples in docstrings
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules src -p no:cacheprovider \
-		--ignore-glob '*/backends/tensor_core_*kernels.py' || [ $$? -eq 5 ]
+		--ignore-glob '*/backends/cuda/tensor_core_*kernels.py' || [ $$? -eq 5 ]
 
 lint: $(STAMP)  ## check style, types, the direction of imports and the words
 	$(BIN)/ruff check

@@ -2,7 +2,6 @@
 
     python experiments/bars_and_stripes.py --budget quick             # 10 seeds of recipes with decayed rates
     python experiments/bars_and_stripes.py --budget paper             # 100 seeds at the paper's constant rate
-    python experiments/bars_and_stripes.py --only ucd-jumps --seeds 20
     python experiments/bars_and_stripes.py --only ptt-centred --updates 7000
     python experiments/bars_and_stripes.py --seconds 33 --seeds 5     # equal CPU time, not equal updates
 
@@ -35,18 +34,13 @@ import torch
 from ucd_common import PUBLISHED_PAIRS, figure, normal_machine, parser
 
 import harmonium as hm
-from harmonium.coupled import Gibbs, Jumps
 from harmonium.training.callbacks import STOP, Signal, Update
 
 CHAINS, UPDATES, BEST, EVERY = 1000, 10_000, -108.13, 250
 X = torch.from_numpy(hm.data.bars_and_stripes(4))
-JUMPS = Gibbs(jumps=Jumps(X))
 rules = hm.rules
 PTT = rules.ptt(1, CHAINS, offers=CHAINS // 4)
 RECIPES = {  # rule, learning rate, schedule, optimiser
-    "ucd-jumps": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.02, "cosine", "adam"),
-    "ucd-jumps-sgd": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.1, "cosine", "sgd"),
-    "ucd-jumps-capped": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS, max_sweeps=100), 0.02, "cosine", "adam"),
     "ucd-capped": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.2, "cosine", "sgd"),
     "ucd-capped-adam": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.02, "cosine", "adam"),
     "pcd-1": (rules.pcd(1, CHAINS), 0.1, "cosine", "sgd"),

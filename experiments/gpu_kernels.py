@@ -1,4 +1,4 @@
-"""Accuracy, distribution and time of the kernels of backends/tensor_cores.py on one GPU, a line a case.
+"""Accuracy, distribution and time of the kernels of backends.cuda.tensor_cores.py on one GPU, a line a case.
 
     python experiments/gpu_kernels.py                  # a minute on an H100, half of it compiling
     python experiments/gpu_kernels.py --out FILE       # the record, as JSON lines, besides
@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-from harmonium.backends import tensor_core_sums as core_sums, tensor_cores as cores
-from harmonium.backends.tensor_core_sums import Pair
-from harmonium.backends.tensor_cores import Tile
+from harmonium.backends.cuda import tensor_core_sums as core_sums, tensor_cores as cores
+from harmonium.backends.cuda.tensor_core_sums import Pair
+from harmonium.backends.cuda.tensor_cores import Tile
 
 SHAPES = ((100, 784, 500), (1000, 784, 500), (10_000, 784, 500), (512, 784, 4096), (512, 4096, 784))
 """Rows, units that are given and units that are drawn."""

@@ -9,17 +9,13 @@ belong to fixed chunks of the array the bits do not depend on the number of thre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.backends import calls, choice
+from harmonium.backends import runs
 from harmonium.backends.calls import key as key, keys as keys
-
-_CHUNK = 1 << 12  # numbers of one stream, 16 KB: half of a first-level cache
-_SMALL = 1 << 13  # below this, a call of compiled code costs more than it saves
 
 
 def as_generator(seed: int | torch.Generator, device: torch.device | None = None) -> torch.Generator:
@@ -51,13 +47,10 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
 
     Compiled noise lies inside the interval: it has odd multiples of 2^-24.
     """
-    size = prod(shape)
-    on_cpu = generator.device.type == "cpu" and dtype is torch.float32
-    if not (choice.COMPILED and on_cpu and size >= _SMALL):
+    noise = runs.uniform(shape, generator, dtype)
+    if noise is None:
         return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
-    noise = torch.empty(size + size % 2, dtype=dtype, device=generator.device)  # a word makes two numbers
-    calls.over("uniform", -(-size // _CHUNK), _CHUNK, key(generator), noise)
-    return noise[:size].view(tuple(shape))
+    return noise
 
 
 def normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -143,7 +143,7 @@ def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
     v = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))[0]
     widths = []
     times = PreparedMatrix.times
-    monkeypatch.setattr(hm.coupled.meeting.choice, "small_pairs", lambda *_: False)  # not the compiled pairs
+    monkeypatch.setattr("harmonium.backends.choice.small_pairs", lambda *_: False)  # not the compiled pairs
     monkeypatch.setattr(
         PreparedMatrix,
         "times",

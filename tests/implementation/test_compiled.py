@@ -188,7 +188,7 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
     if "small" in path.__name__:
         monkeypatch.undo()
         made = next(iter(PATHS[path].values()))().hamiltonian()
-        assert choice.small_chains(made) if path is small_chains else choice.small_pairs(made, False)
+        assert choice.small_chains(made) if path is small_chains else choice.small_pairs(made)
         return
     names, over = [], calls.over
 

@@ -192,12 +192,6 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "Gibbs lattice", sampled(Gibbs(), lattice, BITS)
     yield "Gibbs by pair", sampled(Gibbs(), by_pair, BITS)
     yield "ais by pair", lambda device: hm.likelihood.ais(by_pair(device), 4, 5, seed=1)
-    yield (
-        "Jumps",
-        lambda device: hm.coupled.meet(
-            binary(device), hm.coupled.Gibbs(jumps=hm.coupled.Jumps(BITS)), BITS, seed=1
-        ),
-    )
     for coupling in (
         hm.coupled.Gibbs(hm.coupled.Maximal(), hm.coupled.Independent()),
         hm.coupled.Gibbs(hm.coupled.Maximal(common_noise=True), hm.coupled.CommonNoise()),

@@ -166,7 +166,7 @@ def test_words_of_any_size_have_one_transition(chains, kernel):
     states = oracle.start(0, chains).clone()
     before = oracle.numbers(states)
     for sweep in range(n_sweeps):
-        sweep_edges(states, *couplings, keys(10_000 * sweep), kernel=kernel, out=states)
+        states = sweep_edges(states, *couplings, keys(10_000 * sweep), kernel=kernel)
         after = oracle.numbers(states)
         np.add.at(pairs, (before, after), 1)
         before = after
@@ -366,7 +366,7 @@ def test_time_and_memory_follow_the_edges():
         rows = compress_rows(pairs, nodes)
         couplings = join_edges(torch.ones(len(pairs)), rows, (-1.0, 1.0))
         states = torch.ones(3, nodes)
-        sweep_edges(states, torch.zeros(nodes), couplings, keys(0), out=states)
+        sweep_edges(states, torch.zeros(nodes), couplings, keys(0))
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -421,7 +421,7 @@ def test_the_square_lattice_of_onsager_and_yang(kernel, beta):
     states = sweep_edges(torch.ones(chains, side**2), bias, couplings, keys(1, 400), beta=beta, kernel=kernel)
     energies, sizes = [], []
     for sample in range(20):
-        sweep_edges(states, bias, couplings, keys(100 + sample, 10), beta=beta, kernel=kernel, out=states)
+        states = sweep_edges(states, bias, couplings, keys(100 + sample, 10), beta=beta, kernel=kernel)
         square = states.view(chains, side, side)
         neighbours = square.roll(1, 1) + square.roll(1, 2)
         energies.append(-(square * neighbours).mean((1, 2)).double())
@@ -470,7 +470,7 @@ def test_the_square_lattice_next_to_its_critical_point(kernel):
     moved = sweep_edges(begun, bias, couplings, keys(1, 40_000), beta=beta, kernel=kernel)
     means = torch.zeros(chains, dtype=torch.float64)
     for sample in range(400):
-        sweep_edges(moved, bias, couplings, keys(10 + sample, 50), beta=beta, kernel=kernel, out=moved)
+        moved = sweep_edges(moved, bias, couplings, keys(10 + sample, 50), beta=beta, kernel=kernel)
         square = moved.view(chains, side, side)
         means -= (square * (square.roll(1, 1) + square.roll(1, 2))).mean((1, 2)).double() / 400
     error = float(means.std()) / chains**0.5

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.backends import choice, tensor_core_sums, tensor_cores
-from harmonium.backends.tensor_core_sums import Pair, Sums
-from harmonium.backends.tensor_cores import Couplings, Drawn
+from harmonium.backends import choice
+from harmonium.backends.cuda import tensor_core_sums, tensor_cores
+from harmonium.backends.cuda.tensor_core_sums import Pair, Sums
+from harmonium.backends.cuda.tensor_cores import Couplings, Drawn
 from harmonium.machine import Statistics
 from harmonium.sums import expect
 

@@ -136,7 +136,7 @@ def test_the_estimate_is_unbiased(always, horizon):
 @pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)], ids=str)
 def test_the_estimate_of_small_pairs_is_unbiased(horizon):
     made = TWO_VALUED["spin"]()
-    assert choice.small_pairs(made.hamiltonian(), False)
+    assert choice.small_pairs(made.hamiltonian())
     z, limit = largest_z(
         estimates(made, Gibbs(), *horizon, lots=12, pairs=1000, compiled=True).double(),
         exact_statistics(made.hamiltonian()),
@@ -152,7 +152,7 @@ def test_other_units_and_types_take_the_general_way():
         made = hm.BoltzmannMachine(list(layers)).to(dtype)
         hamiltonian, values = made.hamiltonian(), [layer.two_values for layer in layers]
         assert not choice.two_valued(hamiltonian.thetas[0][0], values)
-        assert not choice.small_pairs(hamiltonian, False)
+        assert not choice.small_pairs(hamiltonian)
 
 
 @pytest.mark.parametrize("gap", [1e-3, 4.99, 19.9, 39.9, 41.0])

@@ -15,7 +15,6 @@ from harmonium.coupled import (
     CommonNoise,
     Gibbs,
     Independent,
-    Jumps,
     Maximal,
     Metropolis,
     Reflection,
@@ -335,39 +334,6 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
         )
         # The ratio of two sums of some ten variances, each from 200 replicates, is off by some 0.05.
         assert float(rows.var(0).sum() / plain.var(0).sum()) < 0.7
-
-
-@pytest.mark.parametrize(("scale", "fast"), [(0.7, False), (0.7, True), (2.0, True)])
-def test_jumps_leave_the_distribution_where_it_is_and_the_estimate_unbiased(monkeypatch, scale, fast):
-    if fast:
-        pytest.importorskip("numba")
-    monkeypatch.setattr("harmonium.backends.choice.small_pairs", lambda *_: fast)
-    made = machine("bernoulli-spin", scale=scale)
-    made = made.float() if fast else made
-    listed = all_states(made.layers[0])[[1, 6, 8, 15, 6]].to(made.dtype)
-    kernel = Gibbs(jumps=Jumps(listed))
-    found = estimates(made, kernel, 1, 3, 1, compiled=fast)
-    z, limit = largest_z(found, exact_statistics(made.hamiltonian()))
-    assert z < limit
-
-
-def test_jumps_cross_between_modes():
-    """A ferromagnet of 10 + 10 spins that Gibbs sweeps leave only once in thousands of sweeps."""
-    made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
-    with torch.no_grad():
-        made.couplings[0].weight.fill_(0.6)
-    up = torch.ones(200, 10)
-    kernel = Gibbs(jumps=Jumps(torch.cat((up[:1], -up[:1]))))
-    meetings = meet(made, kernel, up, seed=torch.Generator().manual_seed(0))
-    assert float(meetings.times.double().mean()) < 20
-    hamiltonian = made.hamiltonian()
-    place = ChainState([up, up], {})
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for _ in range(20):
-            place = kernel.single(hamiltonian, place, generator)
-    # Of 200 chains about half are down: 0.35 is more than four standard errors away.
-    assert 0.35 < float((place.states[0].mean(1) > 0).double().mean()) < 0.65
 
 
 def test_metropolis_pairs_are_unbiased_too():

@@ -12,8 +12,10 @@ from harmonium.backends.choice import (
     Backend as Backend,
     backend_name as backend_name,
     get_backend as get_backend,
+    notes as notes,
     processor as processor,
     records as records,
+    replays as replays,
     set_backend as set_backend,
     small_updates as small_updates,
 )

@@ -42,6 +42,7 @@ LIBRARIES: Final = ("torch", "onednn")
 # Where compiled code is the faster way (docs/decisions/0010 to 0012).
 SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a batch of pairs
 SMALL_CHAINS = 1 << 12  # couplings up to which a chain alone is faster than a batch of chains
+NOISE = 1 << 13  # uniform variates from which on a call of compiled code pays
 HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is faster than torch's five,
 NARROW = 8  # unless the rows are narrower
 LEAST_UPDATES = 200  # of a run that is worth the time to load what is compiled, half a second
@@ -55,6 +56,16 @@ _VECTORS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_in
 def records(device: torch.device) -> bool:
     """Returns whether work of one shape is recorded on a device and replayed (``Recording``)."""
     return device.type in RECORDS
+
+
+def replays(machine: Machine) -> bool:
+    """Returns whether steps under a distribution are recorded, which has to be one for all rows."""
+    return (
+        records(machine.device)
+        and machine.held is None
+        and isinstance(machine.beta, float)
+        and all(p.dim() == 1 for theta in machine.thetas for p in theta)
+    )
 
 
 @cache
@@ -117,13 +128,11 @@ def layers_in_turn(machine: Machine, rows: int) -> set[int]:
         for l in machine.graph.in_turn
         if rows * machine.layers[l].n_units >= IN_TURN
         and single(machine.thetas[l][0])
-        and (machine.layers[l].two_values in VALUES or _is_dense_categorical(machine, l))
+        and (
+            machine.layers[l].two_values in VALUES
+            or (machine.layers[l].one_hot and machine.graph.patterns[machine.graph.inner[l]] is None)
+        )
     }
-
-
-def _is_dense_categorical(machine: Machine, l: int) -> bool:
-    """Returns whether a layer has categorical units whose couplings are a matrix."""
-    return machine.layers[l].one_hot and machine.graph.patterns[machine.graph.inner[l]] is None
 
 
 def two_valued_in_turn(machine: Machine, rows: int) -> set[int]:
@@ -144,12 +153,9 @@ def energies_by_word(machine: Machine, l: int, x: Tensor) -> bool:
     )
 
 
-def small_pairs(machine: Machine, jumps: bool) -> bool:
-    """Returns whether pairs of Gibbs chains with the default coupling run one by one (``pairs``).
-
-    With jumps the first layer has at most 64 units, as a state to jump to is one word of bits.
-    """
-    return _small(machine, SMALL_PAIRS, machine.layers) and not (jumps and machine.layers[0].n_units > 64)
+def small_pairs(machine: Machine) -> bool:
+    """Returns whether pairs of Gibbs chains with the default coupling run one by one (``pairs``)."""
+    return _small(machine, SMALL_PAIRS, machine.layers)
 
 
 def small_chains(machine: Machine) -> bool:
@@ -282,6 +288,19 @@ class Backend:
 
 
 _current: Backend | None = None
+
+
+def notes() -> list[str]:
+    """Returns what differs on this system from what most have, in sentences for a user."""
+    found = list[str]()
+    if os.environ.get(VARIABLE):
+        found.append(f"{VARIABLE} says so; by default {Backend.default()}")
+    if not COMPILED:
+        found.append(
+            "numba is not installed: everything works, slower; harmonium requires it where it has wheels; "
+            "elsewhere pip install numba adds it"
+        )
+    return found
 
 
 def get_backend() -> Backend:

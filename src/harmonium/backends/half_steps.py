@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from harmonium import _device
-from harmonium.backends import calls, choice, tensor_cores
+from harmonium.backends import calls, choice
 from harmonium.backends.choice import Machine
+from harmonium.backends.cuda import tensor_cores
 
 Layer = Any
 Part = Any

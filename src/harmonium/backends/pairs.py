@@ -15,18 +15,17 @@ from torch import Tensor
 
 from harmonium.backends.calls import SHARES, over, units_of
 from harmonium.backends.choice import Machine
-from harmonium.backends.noise import fill, jit, mirror, room_for, seed, stream, uniform
+from harmonium.backends.noise import fill, jit, mirror, room_for, seed, stream
 from harmonium.backends.per_unit import copy, couple_row, draw, log_odds, probabilities, row_of
 
 
 def run_small_pairs(
     hamiltonian: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_sweeps: int | None,
-    into: Any, weight: float, antithetic: bool, jumps: tuple[Tensor, Tensor] | None,
+    into: Any, weight: float, antithetic: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Runs ``coupled.run_pairs`` from visible states, (pairs, width), where ``choice.small_pairs`` serves.
 
-    ``jumps`` has visible states to jump between, (rows, width), and their free energies, (rows,). Returns the
-    fields of ``coupled.Meetings`` but ``lag``; of its states the visible ones alone.
+    Returns the fields of ``coupled.Meetings`` but ``lag``; of its states the visible ones alone.
     """
     pairs, n0 = start.shape
     J = _array(hamiltonian.J[0] * hamiltonian.beta)
@@ -41,7 +40,7 @@ def run_small_pairs(
     flips = np.zeros((shares, 2), np.int64)
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     arguments = (
-        *(J, np.ascontiguousarray(J.T), visible, hidden, states, *_sort_jumps(n0, jumps), key),
+        *(J, np.ascontiguousarray(J.T), visible, hidden, states, key),
         *(k, m, lag, max_sweeps or 0, pairs // 2 if antithetic else 0, weight),
         *(horizon, times, capped, tries, cost),
     )
@@ -59,19 +58,6 @@ def _array(x: Tensor) -> Any:
     return np.ascontiguousarray(x.detach().numpy())
 
 
-def _sort_jumps(width: int, jumps: tuple[Tensor, Tensor] | None) -> tuple[Any, Any, Any]:
-    """Returns keys in rising order, states and free energies."""
-    if jumps is None:
-        return np.zeros(0, np.uint64), np.zeros((0, width), np.float32), np.zeros(0)
-    states, free_energies = jumps
-    bits = (states.numpy() > 0).astype(np.uint64)
-    keys = np.zeros(len(bits), np.uint64)
-    for column in bits.T:
-        keys = (keys << np.uint64(1)) | column
-    order = np.argsort(keys)
-    return keys[order], np.ascontiguousarray(_array(states)[order]), free_energies.numpy()[order]
-
-
 @jit
 def _add(v: Any, up: Any, low: Any, weight: float, mean: Any, visible: Any, hidden: Any, pairs: Any) -> None:
     """Adds weight · E[S | v]."""
@@ -87,41 +73,16 @@ def _add(v: Any, up: Any, low: Any, weight: float, mean: Any, visible: Any, hidd
 
 
 @jit
-def _key(x: Any) -> Any:
-    """Returns the signs of up to 64 units as the bits of one word."""
-    word = np.uint64(0)
-    for i in range(len(x)):
-        word = (word << np.uint64(1)) | np.uint64(x[i] > 0)
-    return word
-
-
-@jit
-def _jump(x: Any, noise: Any, keys: Any, states: Any, free_energies: Any) -> None:
-    """Proposes one of the states, where x is one of them; ``noise`` chooses and decides."""
-    there, word = int(uniform(noise, 0) * len(keys)), _key(x)
-    here, end = 0, len(keys)
-    while here < end:  # numba takes 0.3 s to compile its own search
-        middle = (here + end) // 2
-        if keys[middle] < word:
-            here = middle + 1
-        else:
-            end = middle
-    known = here < len(keys) and keys[here] == word
-    if known and np.log(uniform(noise, 2)) <= free_energies[here] - free_energies[there]:
-        copy(states[there], x)
-
-
-@jit
 def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments: Any) -> None:
     """Runs ``meeting.run_pairs`` for some of the shares, each into sums of its own: every ``shares``-th pair.
 
     ``visible`` and ``hidden`` are bias, gain and lower value of their units. States are (pairs, n);
-    max_sweeps 0 is no cap; jumps are sorted by key. If not 0, pair mirrored_from + i mirrors the noise of
-    pair i until the second chains set out. The arrays from ``horizon`` on are filled, one row a pair.
+    max_sweeps 0 is no cap. If not 0, pair mirrored_from + i mirrors the noise of pair i until the second
+    chains set out. The arrays from ``horizon`` on are filled, one row a pair.
     ``flips`` counts [changed, seen] units, and ``sums`` are the signed ones of v, E[h | v] and v ⊗ E[h | v].
     """
-    J, JT, visible, hidden, start, jump_keys, jump_states, jump_free_energies, key = arguments[:9]
-    k, m, lag, max_sweeps, mirrored_from, weight, horizon, times, capped, tries, cost = arguments[9:]
+    J, JT, visible, hidden, start, key = arguments[:6]
+    k, m, lag, max_sweeps, mirrored_from, weight, horizon, times, capped, tries, cost = arguments[6:]
     (bias0, gain0, low0), (bias1, gain1, low1) = visible, hidden
     n0, n1 = J.shape
     state_weight = weight / (m - k + 1)
@@ -133,7 +94,6 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
     # What h is drawn from is kept from the end of a sweep for the next one.
     s_hx, s_hy, up_hx, rare_hx = row_of(n1), row_of(n1), row_of(n1), row_of(n1)
     up_hy, rare_hy = row_of(n1), row_of(n1)
-    n_jumps = len(jump_keys)
     for share in range(first, last):
         flips, pair_sum = flips_of[share], sums[2][share]
         visible_sum, hidden_sum = sums[0][share], sums[1][share]
@@ -174,11 +134,6 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
                         s_x, s_y, up_x, rare_x, low0, x, y, step0, factors0, noise0, state
                     )
                     cost[pair] += 2
-                if n_jumps > 0:
-                    fill(noise0, state)
-                    _jump(x, noise0, jump_keys, jump_states, jump_free_energies)
-                    if not met and t > lag:
-                        _jump(y, noise0, jump_keys, jump_states, jump_free_energies)
                 if mirrored and t == lag:
                     seed(state, key, pair)
                 if not met or t <= m:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
-from harmonium.backends import bits, choice, tensor_core_sums
+from harmonium.backends import bits, choice
 from harmonium.backends.choice import Machine, backend_of, multiply
+from harmonium.backends.cuda import tensor_core_sums
 from harmonium.backends.rounding import ASKED, multiply_rounded, rounded
 from harmonium.backends.sparsity import Compressed, sum_rows
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._states import leaves, map_leaves, values
-from harmonium.backends import choice, tensor_cores
+from harmonium.backends import choice
+from harmonium.backends.cuda import tensor_cores
 
 # Steps before the recording: the first makes constants and picks algorithms, the second finds them there.
 _EAGER = 2

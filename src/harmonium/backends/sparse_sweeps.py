@@ -86,7 +86,7 @@ def join_edges(values: Tensor, rows: RowsInTurn, two_values: tuple[float, float]
 def sweep_edges(
     states: Tensor, bias: Tensor, couplings: EdgeCouplings, keys: NDArray[np.uint64], *,
     beta: Tensor | float = 1.0, kernel: Literal["gibbs", "metropolis"] = "gibbs",
-    outside: Tensor | None = None, held: Tensor | None = None, out: Tensor | None = None,
+    outside: Tensor | None = None, held: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Draws the units of a layer colour by colour, each given its neighbours.
 
@@ -103,7 +103,6 @@ def sweep_edges(
             two values at random and accepts it or not, as ``chains.Metropolis``.
         outside: What other layers add to the field, β included, (chains, units); None: nothing.
         held: Units that stay as they are, booleans (chains, units); None: none.
-        out: Where to put the states, contiguous; may be ``states``. None: into a new tensor.
 
     Returns:
         States, (chains, units).
@@ -114,7 +113,7 @@ def sweep_edges(
     outside = states.new_empty(0, 0) if outside is None else outside.contiguous()
     marks = words[:0] if held is None else pack_states(held.view(torch.uint8), 0)
     sweep_words(words, bias.contiguous(), couplings, betas, keys, kernel == "metropolis", outside, marks)
-    drawn = torch.empty_like(states, memory_format=torch.contiguous_format) if out is None else out
+    drawn = torch.empty_like(states, memory_format=torch.contiguous_format)
     low, high = couplings.low, couplings.low + couplings.gain
     over(_unpack, len(words), words, drawn, low, high)
     return drawn

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _device, _random
 from harmonium._checks import Numbers
-from harmonium.backends import calls, choice
+from harmonium.backends import replays, runs
 from harmonium.chains.kernel import KernelState
 from harmonium.chains.replaying import replay_under
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, Part, States
@@ -99,7 +97,7 @@ def search(
     landmark: dict[int, Tensor] = {}
     known: dict[int, Tensor] = {}
     gone, half = 0, -1
-    climbs = owner is not None and choice.records(hamiltonian.device) and _is_same_for_rows(hamiltonian)
+    climbs = owner is not None and replays(hamiltonian)
     while True:
         half += 1
         if climbs and half >= 2 and half % 2 == 0 and half + _WINDOW <= _PATIENCE:
@@ -132,9 +130,10 @@ def search(
         arrived = (moved | ended).logical_not_()
         halves[active] = torch.where(arrived, half + 1, halves[active])
         ended |= arrived
-        if half + 1 == _ALONE and choice.search(hamiltonian, sum(free, ())):
-            fields |= {l: selected.field(l, current) for l in free[1 - colour]}
-            alone = _climb_alone(selected, free, current, fields, half + 1)
+        alone = None
+        if half + 1 == _ALONE:
+            alone = runs.climb(selected, free, current, fields, half + 1, _PATIENCE)
+        if alone is not None:
             halves[active] = torch.where(ended, halves[active], alone)
             ended.fill_(True)
             if len(active) == rows:
@@ -156,14 +155,6 @@ def search(
     # A chain that came back to a state it had left has moved since fields were made.
     fields = known or {l: hamiltonian.field(l, modes) for l in sum(free, ())}
     return KernelState(modes, 0, fields=fields), halves.add(1).div(2, rounding_mode="floor")
-
-
-def _is_same_for_rows(hamiltonian: Hamiltonian) -> bool:
-    """Returns whether a distribution is the same for all rows, with nothing held."""
-    one = isinstance(hamiltonian.beta, float) and all(
-        p.dim() == 1 for theta in hamiltonian.thetas for p in theta
-    )
-    return one and hamiltonian.held is None
 
 
 def _climb_ahead(
@@ -229,48 +220,3 @@ def climb(hamiltonian: Hamiltonian, states: States, parts: Sequence[int | Part],
             states[l] = part.put_states(mode, states[l]) if isinstance(part, Part) else mode
         if sweeps > 1 and all(torch.equal(x, y) for x, y in zip(before, states, strict=True)):
             break
-
-
-def _climb_alone(
-    hamiltonian: Hamiltonian,
-    free: Sequence[Sequence[int]],
-    states: States,
-    fields: dict[int, Tensor],
-    half: int,
-) -> Tensor:
-    """Climbs with every chain on its own, in compiled code; replaces entries of ``states`` and ``fields``.
-
-    Args:
-        hamiltonian, free, states: of ``search``.
-        fields: Fields of all layers that are free, (batch, width_l).
-        half: half-steps that all have made.
-
-    Returns:
-        How many each has made in the end, (batch,).
-    """
-    layers = [l for colour in free for l in colour]
-    kinds = [hamiltonian.layers[l] for l in layers]
-    widths = [kind.width for kind in kinds]
-    units = {l: (end - width, end) for l, width, end in zip(layers, widths, accumulate(widths), strict=True)}
-    parts: list[tuple[int, ...]] = []
-    ways: list[tuple[int, int]] = []
-    couplings = []
-    for l in layers:
-        first_way = len(ways)
-        for edge, neighbour, above in hamiltonian.graph.joints[l]:
-            if neighbour in units:
-                ways.append(units[neighbour])
-                J = hamiltonian.J.matrix(edge).contiguous() if above else hamiltonian.J.transposed[edge]
-                couplings.append(J.detach().numpy())
-        parts.append((*units[l], l in free[1], first_way, len(ways)))
-    bias, _, low = calls.units_of(
-        [hamiltonian.thetas[l][0] for l in layers], [kind.two_values for kind in kinds]
-    )
-    x, B = (torch.cat([tensors[l] for l in layers], -1) for tensors in (states, fields))
-    halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
-    graph = np.array(parts), np.array(ways), tuple(couplings)
-    beta = bias.dtype.type(hamiltonian.beta)
-    calls.over("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
-    for l, mode, field in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
-        states[l], fields[l] = mode, field
-    return halves

@@ -12,16 +12,17 @@ from harmonium.coupled.block import (
 from harmonium.coupled.kernels import (
     ChainState as ChainState,
     Gibbs as Gibbs,
-    Jumps as Jumps,
     Metropolis as Metropolis,
     PairKernel as PairKernel,
 )
 from harmonium.coupled.meeting import (
     Meetings as Meetings,
-    MixingTimes as MixingTimes,
     meet as meet,
+    run_pairs as run_pairs,
+)
+from harmonium.coupled.mixing import (
+    MixingTimes as MixingTimes,
     mixing_bound as mixing_bound,
     mixing_limit as mixing_limit,
     mixing_times as mixing_times,
-    run_pairs as run_pairs,
 )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harmonium import _device, _random
 from harmonium._states import record
-from harmonium.backends import calls, choice
+from harmonium.backends import runs
 from harmonium.machine import Hamiltonian, Part
 
 _MAX_PROPOSALS = 1 << 14  # made at once; a bound on memory, not on the number of tries
@@ -164,21 +164,13 @@ class Maximal(BlockCoupling):
         self.common_noise = common_noise
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        if self.common_noise and choice.two_valued(p.fields[0], p.values):
-            return self._draw_compiled(p, q, generator)
-        way = Rounds if _device.is_async(p.fields[0].device) else Rejection
-        return way(p, q, self.common_noise, generator).finish()
-
-    @torch.no_grad()
-    def _draw_compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        units = calls.units_of([p.hamiltonian.units(part)[1][0] for part in p.parts], p.values)
+        ran = runs.couple(p, q, generator) if self.common_noise else None
+        if ran is None:
+            way = Rounds if _device.is_async(p.fields[0].device) else Rejection
+            return way(p, q, self.common_noise, generator).finish()
+        x, y, tries = ran
         widths = [field.shape[1] for field in p.fields]
-        x, y = p.fields[0].new_empty(2 * p.rows, sum(widths)).chunk(2)
-        tries = x.new_empty(p.rows, dtype=torch.int64)
-        calls.over("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
-        if len(widths) == 1:  # the halves of one tensor
-            return Coupled([x], [y], tries)
-        return Coupled(list(torch.split(x, widths, 1)), list(torch.split(y, widths, 1)), tries)
+        return Coupled([*torch.split(x, widths, 1)], [*torch.split(y, widths, 1)], tries)
 
     def __repr__(self) -> str:
         return f"Maximal(common_noise={self.common_noise})"

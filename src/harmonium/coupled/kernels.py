@@ -1,4 +1,4 @@
-"""Kernels for pairs of chains: block Gibbs sampling, with jumps between visible states, and Metropolis."""
+"""Kernels for pairs of chains: block Gibbs sampling and Metropolis."""
 
 from __future__ import annotations
 
@@ -154,59 +154,6 @@ class PairKernel(ABC):
 
 
 @final
-class Jumps:
-    """Proposals drawn uniformly from a list of visible states, such as the distinct rows of a small data set.
-
-    A chain whose visible state is on the list moves to the proposed one with probability min(1, exp(F(v) -
-    F(v'))); from any other state the reverse move could not be proposed, and it stays. Between Gibbs sweeps
-    this leaves the machine's distribution invariant. Where a machine's modes are data, as on bars and
-    stripes, chains then mix at once and pairs, which share the proposal, meet at once; on large images chains
-    are never exactly at a datum and nothing happens. For machines with one visible and one hidden
-    layer.
-
-    Args:
-        states: (rows, visible_width); repeated rows count once.
-    """
-
-    def __init__(self, states: Tensor) -> None:
-        self.states = torch.unique(states, dim=0)
-        # Rows are looked up by a projection and then compared, so a collision costs nothing but a refusal.
-        generator = _random.as_generator(0)
-        self._direction = _random.normal((self.states.shape[1],), generator, torch.float64).to(states.device)
-        self._keys, order = (self.states.double() @ self._direction).sort()
-        self.states = self.states[order]
-
-    def move(self, hamiltonian: Hamiltonian, v: Tensor, copies: int, generator: torch.Generator) -> Tensor:
-        """Offers every row of v one jump; ``copies`` equal parts of the rows share proposals and decisions.
-
-        Args:
-            hamiltonian: the machine.
-            v: visible states, (rows, visible_width).
-            copies: 1 for chains alone, 2 for pairs.
-            generator: source of noise.
-        """
-        if self.states.device != v.device:  # once for all sweeps
-            kept = (self.states, self._keys, self._direction)
-            self.states, self._keys, self._direction = (_device.to_device(x, v.device) for x in kept)
-        states, free_energy = self.weighed(hamiltonian)
-        here = torch.searchsorted(self._keys, v.double() @ self._direction).clamp_(max=len(states) - 1)
-        listed = (states[here] == v).all(-1)
-        there = _random.integers(len(states), (len(v) // copies,), generator).repeat(copies)
-        gain = (free_energy[here] - free_energy[there]).view(copies, -1)
-        u = _random.uniform((gain.shape[1],), generator, torch.float64)
-        moves = (torch.log1p(-u) <= gain).flatten() & listed
-        return torch.where(moves.unsqueeze(-1), states[there], v)
-
-    def weighed(self, hamiltonian: Hamiltonian) -> tuple[Tensor, Tensor]:
-        """Returns the states in the machine's dtype, (states, visible_width), and their free energies."""
-        states = self.states.to(hamiltonian.dtype)
-        return states, hamiltonian.free_energy(hamiltonian.split(states), (1,))
-
-    def __repr__(self) -> str:
-        return f"Jumps({len(self.states)} states)"
-
-
-@final
 class Gibbs(PairKernel):
     """Pairs of block Gibbs chains with a coupling for each half-step.
 
@@ -222,7 +169,6 @@ class Gibbs(PairKernel):
         even: coupling of the even layers given the odd ones, and of every colour but the last of a graph;
             None: maximal with common noise, and by reflection where all of these layers are Gaussian.
         odd: coupling of the odd layers given the even ones, and of the last colour; None: the same.
-        jumps: visible states to jump between after every sweep; None for none.
 
     Examples:
         >>> import harmonium as hm
@@ -233,16 +179,9 @@ class Gibbs(PairKernel):
         False
     """
 
-    def __init__(
-        self,
-        even: BlockCoupling | None = None,
-        odd: BlockCoupling | None = None,
-        *,
-        jumps: Jumps | None = None,
-    ) -> None:
+    def __init__(self, even: BlockCoupling | None = None, odd: BlockCoupling | None = None) -> None:
         self.even = even
         self.odd = odd
-        self.jumps = jumps
 
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
         return hamiltonian.graph.kept
@@ -270,7 +209,7 @@ class Gibbs(PairKernel):
                 for part, field in zip(parts, fields, strict=True)
             ]
 
-        return self._sweep(hamiltonian, state, draw, 1, generator)
+        return self._sweep(hamiltonian, state, draw, 1)
 
     def coupled(
         self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator
@@ -283,9 +222,6 @@ class Gibbs(PairKernel):
         known = (CommonNoise, Independent, Maximal, Reflection)
         return all(coupling is None or isinstance(coupling, known) for coupling in (self.even, self.odd))
 
-    def begin(self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator) -> CoupledSweep:
-        return self._couple(hamiltonian, both, generator)
-
     def finish(
         self, hamiltonian: Hamiltonian, both: ChainState, sweep: CoupledSweep, generator: torch.Generator
     ) -> CoupledSweep:
@@ -296,10 +232,10 @@ class Gibbs(PairKernel):
             late = [number for number, waits in zip(sweep.waits, left, strict=True) if waits]
             if not late:
                 break
-            sweep = self._couple(hamiltonian, both, generator, sweep, late[0])
+            sweep = self.begin(hamiltonian, both, generator, sweep, late[0])
         return sweep
 
-    def _couple(
+    def begin(
         self,
         hamiltonian: Hamiltonian,
         both: ChainState,
@@ -307,7 +243,15 @@ class Gibbs(PairKernel):
         begun: CoupledSweep | None = None,
         late: int = 0,
     ) -> CoupledSweep:
-        """Draws a sweep; of one that has begun, colour ``late`` goes on to its end, and those before stay."""
+        """Moves both chains by a sweep, or goes on with one.
+
+        Args:
+            hamiltonian: the machine; what it holds has as many rows.
+            both: 2 · pairs rows, the x chains, then the y chains.
+            generator: source of all noise.
+            begun: a sweep from there that is not done; None: a new one.
+            late: number of its first colour that waits. It goes on to its end; those before stay as drawn.
+        """
         drawn, waits = dict[int, Coupled](), dict[int, Tensor]()
 
         def draw(number: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
@@ -327,20 +271,14 @@ class Gibbs(PairKernel):
                     drawn[number], waits[number] = rounds.drawn, rounds.waits
             return [stack(x, y) for x, y in zip(drawn[number].x, drawn[number].y, strict=True)]
 
-        state = self._sweep(hamiltonian, both, draw, 2, generator)
+        state = self._sweep(hamiltonian, both, draw, 2)
         tries = [each.tries for each in drawn.values()]
         if not tries:  # all is clamped
             tries = [torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)]
         return CoupledSweep(state, sum(tries[1:], tries[0]), drawn, waits)
 
-    def _sweep(
-        self,
-        hamiltonian: Hamiltonian,
-        state: ChainState,
-        draw: Draw,
-        copies: int,
-        generator: torch.Generator,
-    ) -> ChainState:
+    @staticmethod
+    def _sweep(hamiltonian: Hamiltonian, state: ChainState, draw: Draw, copies: int) -> ChainState:
         """Draws the last colour given the others, then the others in their order."""
         states = list(state.states)
         known = state.fields
@@ -358,10 +296,6 @@ class Gibbs(PairKernel):
                 states[part.layer] = hamiltonian.apply_clamp(
                     part.layer, part.put_states(x, states[part.layer])
                 )
-        if self.jumps is not None and not hamiltonian.is_clamped(0):
-            if len(states) != 2 or not hamiltonian.graph.is_chain or hamiltonian.held is not None:
-                raise ValueError("jumps: expected a free machine with one visible and one hidden layer")
-            states[0] = self.jumps.move(hamiltonian, states[0], copies, generator)
         return ChainState(states, {})
 
     @staticmethod
@@ -371,8 +305,7 @@ class Gibbs(PairKernel):
         return Maximal(common_noise=True)
 
     def __repr__(self) -> str:
-        jumps = "" if self.jumps is None else f", jumps={self.jumps!r}"
-        return f"Gibbs(even={self.even!r}, odd={self.odd!r}{jumps})"
+        return f"Gibbs(even={self.even!r}, odd={self.odd!r})"
 
 
 @torch.no_grad()
@@ -449,8 +382,6 @@ class Metropolis(PairKernel):
         log_u = torch.log1p(-_random.uniform((rows,), generator, torch.float64)).repeat(copies)
         gain = _find_energy(hamiltonian, state) - _find_energy(single, proposal).repeat(copies)
         taken = log_u <= gain
-        if not _device.is_async(taken.device) and not bool(taken.any()):
-            return state
         taken, new = taken.unsqueeze(-1), join_states(*[proposal] * copies)
         pairs = zip(new.states, state.states, strict=True)
         return ChainState(

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.backends import PreparedMatrix, SparseMatrix, SparsityPattern, tensor_cores
+from harmonium.backends import PreparedMatrix, SparseMatrix, SparsityPattern
+from harmonium.backends.cuda import tensor_cores
 
 Columns = PreparedMatrix | SparseMatrix
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium.backends import calls, choice
+from harmonium.backends import runs
 
-_SHARES = 64  # of the rows, for threads
 _BLOCK = 512  # rows that are compared at a time without numba
 
 
@@ -43,13 +42,8 @@ def similarity_weights(codes: Any, threshold: float = 0.8) -> Tensor:
         tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
     """
     rows, least = _read(codes, threshold)
-    if choice.COMPILED:
-        from harmonium.backends.similarity import count_alike  # needs numba
-
-        counts = np.zeros((min(_SHARES, len(rows)), len(rows)), np.int64)
-        calls.over(count_alike, len(counts), rows, least, counts)
-        alike = 1 + counts.sum(0)
-    else:
+    alike = runs.count_alike(rows, least)
+    if alike is None:
         alike = np.concatenate([_agree(rows, part, least).sum(1) for part in _parts(len(rows))])
     weights = 1 / torch.from_numpy(alike).double()
     if threshold < 0.5 and weights.sum() < len(rows) / 2:
@@ -89,12 +83,8 @@ def split_by_similarity(
     """
     rows, least = _read(codes, threshold)
     fraction = _checks.real(fraction, "fraction", low=1e-9, high=1 - 1e-9)
-    if choice.COMPILED:
-        from harmonium.backends.similarity import join_alike  # needs numba
-
-        group = np.empty(len(rows), np.int64)
-        join_alike(rows, least, group)
-    else:
+    group = runs.join_alike(rows, least)
+    if group is None:
         group = _join(rows, least)
     first, which, sizes = np.unique(group, return_inverse=True, return_counts=True)
     room, out = round(fraction * len(rows)), np.zeros(len(first), bool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib.metadata import version
 from typing import Any
@@ -10,21 +9,13 @@ from typing import Any
 import torch
 
 from harmonium import backends
-from harmonium.backends import choice, processor
+from harmonium.backends import processor
 
 EXAMPLES = ("harmonium info", "harmonium info --json")
 
 
 def info() -> dict[str, Any]:
     """Show what harmonium runs on here, and which matrix-multiplication backend it uses."""
-    notes = list[str]()
-    if os.environ.get(backends.VARIABLE):
-        notes.append(f"{backends.VARIABLE} says so; by default {backends.Backend.default()}")
-    if not choice.COMPILED:
-        notes.append(
-            "numba is not installed: everything works, slower; harmonium requires it where it has wheels; "
-            "elsewhere pip install numba adds it"
-        )
     return {
         "harmonium": version("harmonium"),
         "python": platform.python_version(),
@@ -34,5 +25,5 @@ def info() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "products": str(backends.get_backend()),
-        "notes": notes,
+        "notes": backends.notes(),
     }

@@ -531,4 +531,4 @@ def on_device(x: Tensor) -> AbstractContextManager[Any]:
 
 @cache
 def _kernels() -> Any:
-    return import_module("harmonium.backends.tensor_core_kernels")
+    return import_module("harmonium.backends.cuda.tensor_core_kernels")

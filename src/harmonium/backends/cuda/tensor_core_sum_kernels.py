@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from harmonium.backends.tensor_core_kernels import add_product, digits_of, parts_of, sum_digits, whole_of
+from harmonium.backends.cuda.tensor_core_kernels import add_product, digits_of, parts_of, sum_digits, whole_of
 
 
 @triton.jit(do_not_specialize=["rows"])

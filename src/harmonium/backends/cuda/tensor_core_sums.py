@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium.backends.tensor_cores import (
+from harmonium.backends.cuda.tensor_cores import (
     ALIGNED,
     FEW,
     PROGRAMS,
@@ -236,4 +236,4 @@ def statistics_tile(rows: Sequence[int], k: int, n: int, cut: bool) -> Tile:
 
 @cache
 def _kernels() -> Any:
-    return import_module("harmonium.backends.tensor_core_sum_kernels")
+    return import_module("harmonium.backends.cuda.tensor_core_sum_kernels")

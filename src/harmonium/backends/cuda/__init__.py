@@ -1,0 +1,1 @@
+"""A GPU's matrix units: Triton kernels, and what calls them with tensors."""
