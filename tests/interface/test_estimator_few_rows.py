@@ -57,15 +57,6 @@ def test_weights_of_a_table_that_do_not_fit_are_refused() -> None:
     assert hm.tables.Table.fit(FRAME, {"age": "gaussian"}, weights=one).columns[0].mean == FRAME["age"][3]
 
 
-def test_a_column_can_be_predicted_of_a_frame_without_it() -> None:
-    rbm = hm.RBM(**SMALL).fit(FRAME)
-    for name in FRAME.columns:
-        told = rbm.predict_column(FRAME.head(6).drop(columns=name), name, random_state=0)
-        assert list(told) == list(rbm.predict_column(FRAME.head(6), name, random_state=0))
-    with pytest.raises(ValueError, match="now missing:\n- grade\n- member"):
-        rbm.predict_column(FRAME[["age"]], "grade")
-
-
 def test_given_cells_come_back_as_they_were() -> None:
     rbm = hm.RBM(**SMALL).fit(FRAME)
     held = pd.DataFrame({"age": [40.1, 33.3]})
@@ -169,13 +160,6 @@ def test_classes_keep_their_dtype_in_a_file(dtype, tmp_path) -> None:
     loaded = hm.RBMClassifier.load(tmp_path / "c.safetensors")
     assert loaded.classes_.dtype == classifier.classes_.dtype
     assert list(loaded.predict(FRAME)) == list(classifier.predict(FRAME))
-
-
-def test_the_mean_of_a_column_of_whole_numbers_is_told_as_it_is() -> None:
-    frame = FRAME.assign(number=random.integers(0, 100, 60))
-    rbm = hm.RBM(**SMALL).fit(frame)
-    told = rbm.predict_column(frame, "number", random_state=0)
-    assert (told != np.round(told)).all() and (abs(told - 50) < 100).all()
 
 
 def test_booleans_and_their_names_in_a_text_file_are_the_same_values() -> None:
