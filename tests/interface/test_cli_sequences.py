@@ -64,7 +64,7 @@ def test_other_data_are_read_in_the_alphabet_of_training(
     assert scores[0]["log_likelihood"] == scores[1]["log_likelihood"]
     (tmp_path / "wrong.fasta").write_text(">a\nACTGA\n>b\nAC1GA\n")
     said = cli.refuse("evaluate", run, tmp_path / "wrong.fasta")
-    assert "line 4: expected letters of '-ACDEFGHIKLMNPQRSTVWY', received '1' in 'b'" in said
+    assert "line 3: expected letters of '-ACDEFGHIKLMNPQRSTVWY', received '1' in 'b'" in said
 
 
 @pytest.mark.parametrize(("word", "taken"), [(None, [0]), ("missing", [np.nan])])
@@ -82,7 +82,7 @@ def test_unknown_letters_are_read_as_asked(
 
 def test_an_unknown_letter_can_be_refused(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     said = cli.refuse("train", family, tmp_path / "run", "--unknown", "error")
-    assert "line 8: expected letters of '-ACGU', received 'N' in 'd'" in said
+    assert "line 7: expected letters of '-ACGU', received 'N' in 'd'" in said
 
 
 def test_an_alphabet_of_ones_own(cli: CommandLine, tmp_path: Path) -> None:

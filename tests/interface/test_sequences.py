@@ -187,7 +187,7 @@ def test_without_a_reference_small_letters_alone_are_insertions(tmp_path):
         (STOCKHOLM.replace("GG-", "GG"), "line 3: expected 9 columns as in the reference line, received 8"),
         (STOCKHOLM * 2, "line 11: expected one alignment, received another"),
         (STOCKHOLM.replace("//", ""), "it is cut off"),
-        (STOCKHOLM.replace(".AN", ".A1"), r"line 8: .*'1' in 'two/3-8'"),
+        (STOCKHOLM.replace(".AN", ".A1"), r"line 4: .*'1' in 'two/3-8'"),
     ],
 )
 def test_other_stockholm_files_are_refused(text, message, tmp_path):
