@@ -90,7 +90,7 @@ def test_pairs_of_another_coupling_are_refused() -> None:
     [
         lambda m, x: hm.likelihood.log_likelihood(m, x, 0.0),
         lambda m, x: hm.likelihood.variational_bound(m, x, 0.0),
-        lambda m, x: hm.tasks.denoise(m, x, noise_std=0.1, method="neighbours", clean=x),
+        lambda m, x: hm.tasks.denoise(m, x, noise_std=0.1, method="pointwise", clean=x),
     ],
 )
 def test_numbers_beyond_the_machine_s_type_are_refused(call: Callable[..., Any]) -> None:

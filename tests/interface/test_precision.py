@@ -72,7 +72,6 @@ def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any
         "impute": lambda: hm.tasks.impute(m, v, missing),
         "impute by tap": lambda: hm.tasks.impute(m, v, missing, "tap"),
         "denoise": lambda: hm.tasks.denoise(m, v, **noise),
-        "denoise by rows": lambda: hm.tasks.denoise(m, v, method="neighbours", clean=v, **noise),
         "energy": lambda: m.energy([v, torch.ones(len(v), 3, dtype=v.dtype)]),
         "free energy": lambda: m.free_energy(v),
     }

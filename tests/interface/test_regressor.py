@@ -62,7 +62,7 @@ def test_a_refused_target_names_its_row_and_leaves_the_regressor(regressor: hm.R
     before = regressor.predict(TABLE[TEST])
     wrong = Y[TRAIN].copy()
     wrong[5] = np.nan
-    with pytest.raises(ValueError, match="y: expected finite numbers, received others .*NaN"):
+    with pytest.raises(ValueError, match=r"y: expected finite numbers, received others .*NaN"):
         regressor.fit(TABLE[TRAIN], wrong)
     with pytest.raises(ValueError, match="quantiles"):
         regressor.predict_quantiles(TABLE[TEST], [1.5])
