@@ -70,7 +70,7 @@ def test_unknown_letters(tmp_path):
     path = wrote(tmp_path / "x.fa", ">a\nACXDE\n")
     assert read_alignment(path).codes.tolist() == [[1, 2, 0, 3, 4]]
     assert read_alignment(path, unknown="missing").codes.tolist() == [[1, 2, -1, 3, 4]]
-    with pytest.raises(ValueError, match=r"line 2: .*'X' in 'a'"):
+    with pytest.raises(ValueError, match=r"line 1: .*'X' in 'a'"):
         read_alignment(path, unknown="error")
 
 
