@@ -10,7 +10,7 @@ error over the standard deviation of the whole column; categories: how many are 
 standardised columns, and k categories as k - 1 columns of 0 and 1; the most probable one is taken.
 
 Machines also draw 100 completions. Coverage is how often intervals of 90 % of a cell's draws hold its truth
-(``Imputation.interval``), and held the share of the draws that they hold: more than 0.9 where values are few.
+(quantiles of the draws), and held the share of the draws that they hold: more than 0.9 where values are few.
 """
 
 from __future__ import annotations
