@@ -392,9 +392,9 @@ def test_sequences_of_another_alphabet_are_no_rows_of_a_machine(proteins: Path) 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (">a\nACGU\nACGU\n>b\nACGU\nACFU\n", 6),
-        ("CLUSTAL\n\na ACGU\nb ACGU\n\na ACGU\nb ACFU\n", 7),
-        ("# STOCKHOLM 1.0\na ACGU\nb ACGU\n\na ACGU\nb AFGU\n//\n", 6),
+        (">a\nACGU\nACGU\n>b\nACGU\nACFU\n", 4),
+        ("CLUSTAL\n\na ACGU\nb ACGU\n\na ACGU\nb ACFU\n", 4),
+        ("# STOCKHOLM 1.0\na ACGU\nb ACGU\n\na ACGU\nb AFGU\n//\n", 3),
         ("ACGU\nACFU\n", 2),
     ],
 )
