@@ -18,14 +18,17 @@ import argparse
 import json
 import time
 from pathlib import Path
+from statistics import fmean
 
 import matplotlib
 import numpy as np
 import torch
+from sklearn.metrics import matthews_corrcoef
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.tasks import SymmetricChannel, denoise, matthews
+from harmonium.tasks import Denoised, SymmetricChannel, denoise
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -100,7 +103,7 @@ def main() -> None:
             {"method": "gibbs", "chains": arguments.chains, "sweeps": 100},
         ),
         "pointwise": (machines[widest], {"method": "pointwise"}),
-        "nearest neighbour": (machines[widest], {"method": "neighbours"}),
+        "nearest neighbour": (machines[widest], {}),
     }
     if arguments.chains == 0:
         del methods[f"Gibbs, {widest} hidden"]
@@ -115,10 +118,14 @@ def main() -> None:
         shown["noisy"].append(noisy[SHOWN])
         for name, (machine, settings) in methods.items():
             started = time.process_time()
-            known = X if name == "nearest neighbour" else few
-            found = denoise(machine, noisy, p, clean=known, seed=arguments.seed, **settings)
+            if name == "nearest neighbour":
+                place = NearestNeighbors(n_neighbors=1).fit(X).kneighbors(noisy, return_distance=False)
+                nearest = X[torch.from_numpy(place[:, 0])]
+                found = Denoised(nearest, torch.zeros_like(nearest), nearest, torch.ones(len(nearest)))
+            else:
+                found = denoise(machine, noisy, p, clean=few, seed=arguments.seed, **settings)
             cpu[name] += time.process_time() - started
-            curves[name].append(float(matthews(found.mode, clean).mean()))
+            curves[name].append(fmean(map(matthews_corrcoef, clean.numpy(), found.mode.numpy())))
             shown[name].append(found.mean[SHOWN])
             if name in converged:
                 converged[name].append(float(found.converged.float().mean()))

@@ -107,7 +107,6 @@ def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for() ->
         lambda trees: trees.sample(2),
         lambda trees: trees.impute(HOLED),
         lambda trees: trees.imputations(HOLED, 2),
-        lambda trees: trees.predict_column(HOLED, "height"),
     ]
     for ask in asked:
         with pytest.warns(UserWarning, match="the objective joint") as told:

@@ -42,15 +42,6 @@ def test_weights_of_a_table_that_do_not_fit_are_refused() -> None:
     assert hm.tables.Table.fit(FRAME, {"age": "gaussian"}, weights=one).columns[0].mean == FRAME["age"][3]
 
 
-def test_a_column_can_be_predicted_of_a_frame_without_it() -> None:
-    rbm = hm.RBM(**SMALL).fit(FRAME)
-    for name in FRAME.columns:
-        told = rbm.predict_column(FRAME.head(6).drop(columns=name), name, random_state=0)
-        assert list(told) == list(rbm.predict_column(FRAME.head(6), name, random_state=0))
-    with pytest.raises(ValueError, match="now missing:\n- grade\n- member"):
-        rbm.predict_column(FRAME[["age"]], "grade")
-
-
 def test_labels_of_rows_that_do_not_count_alone_are_refused() -> None:
     y = np.r_[np.array(["a", "b"] * 15, dtype=object), np.full(30, None)]
     with pytest.raises(ValueError, match="y, sample_weight: expected a label in at least one row"):

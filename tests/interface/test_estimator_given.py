@@ -76,18 +76,13 @@ def test_draws_keep_what_is_given_and_follow_the_rest() -> None:
 
 def test_a_column_given_the_others(rbm) -> None:
     hidden = FRAME.assign(city=None)
-    told = rbm.predict_column(hidden, "city")
-    assert told.tolist() == rbm.predict_column(FRAME, "city", method="exact").tolist()
+    told = rbm.impute(hidden)["city"]
     by_value = [rbm.score_samples(FRAME.assign(city=c)) for c in ("Bern", "Rom", "Ulm")]
     assert told.tolist() == np.array(["Bern", "Rom", "Ulm"])[np.argmax(by_value, 0)].tolist()
-    agreement = (rbm.predict_column(hidden, "city", method="gibbs", sweeps=60) == told).mean()
+    agreement = (rbm.impute(hidden, method="gibbs", sweeps=60)["city"] == told).mean()
     assert agreement > 0.8 and (told == FRAME["city"]).mean() > 0.6
-    height = rbm.predict_column(FRAME.assign(height=np.nan), "height", sweeps=60)
+    height = rbm.impute(FRAME.assign(height=np.nan), value="mean", sweeps=60)["height"]
     assert np.corrcoef(height, FRAME["height"])[0, 1] > 0.5
-    two = FRAME.assign(city=None, member=None)
-    assert set(rbm.predict_column(two, "city", method="exact")) <= {"Ulm", "Rom", "Bern"}
-    deep = small(DBM, epochs=5).fit(BITS)
-    assert set(deep.predict_column(BITS, 3, sweeps=10)) <= {0.0, 1.0}
 
 
 @pytest.mark.parametrize(
@@ -102,17 +97,8 @@ def test_a_column_given_the_others(rbm) -> None:
             lambda r: r.sample(given={"city": ["Ulm"] * 2, "height": [1.0] * 3}),
             "given: expected one cell or 3",
         ),
-        (lambda r: r.predict_column(FRAME, "town"), "column: expected columns among 'height'.*'town'"),
-        (
-            lambda r: (
-                RBM(13, method="chains", max_updates=2)
-                .fit(FRAME)
-                .predict_column(FRAME, "height", method="exact")
-            ),
-            'method: expected "gibbs" or "auto" for a column of real numbers',
-        ),
     ],
-    ids=range(5),
+    ids=range(3),
 )
 def test_what_cannot_be_given(rbm, use, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -142,7 +128,7 @@ def test_a_column_of_a_table_whose_kinds_are_mixed(mixed, column: str) -> None:
     table, rbm = mixed
     assert [unit.name for unit in rbm.encoder_.columns] == ["height", "weight", "city", "town", "member"]
     holes = table.assign(**{column: None})
-    told = rbm.predict_column(holes, column, sweeps=20, random_state=0)
+    told = rbm.impute(holes, sweeps=20, random_state=0)[column]
     if column == "height":
         assert told.min() > 150 and told.max() < 220
     else:

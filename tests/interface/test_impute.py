@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -71,36 +70,6 @@ def test_errors(arguments, error, message):
     given = {"X": torch.zeros(3, 6), "missing": torch.arange(6).unsqueeze(0) > 2, **arguments}
     with pytest.raises(error, match=message):
         impute(made("bernoulli"), **given)
-
-
-def test_intervals_hold_their_share_of_the_draws():
-    machine = made("bernoulli")
-    X = machine.random_states(3, seed=torch.Generator().manual_seed(1))[0]
-    draws = torch.linspace(0, 10, 101).view(101, 1, 1).expand(101, 3, 6)
-    low, high = hm.tasks.Imputation(X, X, draws, "exact").interval(0.8)
-    assert torch.allclose(low, torch.tensor(0.92)) and torch.allclose(high, torch.tensor(9.08))
-    low, high = hm.tasks.Imputation(X, X, draws[:3], "exact").interval(0.25)
-    ends = np.quantile(draws[:3, 0, 0], [0.375, 0.625], method="weibull").tolist()
-    assert low[0, 0].item() == pytest.approx(ends[0]) and high[0, 0].item() == pytest.approx(ends[1])
-    done = impute(machine, X, torch.arange(6).unsqueeze(0) > 2, draws=20)
-    low, high = done.interval(0.9)
-    assert torch.equal(low[:, :3], X[:, :3]) and torch.equal(high[:, :3], X[:, :3])
-    assert bool((low <= high).all())
-    for coverage in (0.0, 1.0, 0.91, 1.5):
-        with pytest.raises(ValueError, match="coverage: expected"):
-            done.interval(coverage)
-
-
-@pytest.mark.parametrize(("draws", "coverage"), [(20, 0.9), (19, 0.5), (100, 0.9), (3, 0.25)])
-def test_intervals_hold_the_truth_as_often_as_asked(draws: int, coverage: float):
-    """Of independent draws; by chance a correct program fails in one of 1,500 runs of the four."""
-    rows = 20_000
-    noise = torch.randn(draws + 1, rows, 1, generator=torch.Generator().manual_seed(3))
-    low, high = hm.tasks.Imputation(noise[0], noise[0], noise[1:], "exact").interval(coverage)
-    held = ((noise[0] >= low) & (noise[0] <= high)).double().mean()
-    # Between draws the ends are linear and the mass is not, which shows where draws are few.
-    bias = 0.03 if draws == 3 else 0.005
-    assert abs(held - coverage) < bias + 3.7 * (coverage * (1 - coverage) / rows) ** 0.5
 
 
 def test_patterns():

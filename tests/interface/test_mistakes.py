@@ -48,7 +48,7 @@ MISTAKES = {
     ),
     "a dict for a table": (
         lambda: rbm().fit({"a": [1, 2]}),
-        r"X: expected a table, received a dict; pandas\.DataFrame\(X\) makes it one",
+        r"X: expected a data frame, .* received a dict; .*pandas\.DataFrame takes a mapping",
     ),
     "an unknown rule": (
         lambda: rbm(rule="contrastive divergence").fit(BITS),
@@ -63,8 +63,8 @@ MISTAKES = {
         r"X has 3 features, but RBM is expecting 4 features",
     ),
     "a column that is not there": (
-        lambda: rbm().fit(BITS).predict_column(BITS, "age"),
-        r"column: expected columns among 0, 1, 2, 3; received 'age'",
+        lambda: rbm().fit(BITS).sample(given={"age": 3}),
+        r"given: expected columns 0 to 3, received 'age'",
     ),
     "real numbers for classes": (
         lambda: classifier().fit(BITS, RANDOM.normal(size=12)),

@@ -120,7 +120,6 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "coupled.mixing_times": (rbm, lambda m: coupled.mixing_times(m, pairs=9, max_sweeps=9, seed=0)),
 }
 NO_NUMBERS = {  # what takes a machine for its layers alone, or beside its own Hamiltonian
-    "tasks.by_column",
     "tasks.unobserved",
     "tasks.usual_sweeps",
     "chains.initial_states",

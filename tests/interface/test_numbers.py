@@ -69,7 +69,7 @@ TAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "impute": ("X", lambda x: hm.tasks.impute(machine(), x, ABSENT, sweeps=2)),
     "denoise": ("noisy", lambda x: hm.tasks.denoise(machine(), x, 0.1)),
     "denoise by data": (
-        "clean", lambda x: hm.tasks.denoise(machine(), ROWS, 0.1, method="neighbours", clean=x),
+        "clean", lambda x: hm.tasks.denoise(machine(), ROWS, 0.1, method="pointwise", clean=x),
     ),
     "predict": ("X", lambda x: hm.tasks.predict(labelled(), x, 1)),
     "train": ("X", lambda x: trained(X=x)),
@@ -177,7 +177,7 @@ def test_deviations_of_noise_may_be_an_array() -> None:
     deviations = np.linspace(0.1, 0.5, 5)
     found = [
         hm.tasks.denoise(machine(), ROWS, noise_std=given, method=method, clean=ROWS).mean
-        for method in ("tap", "neighbours")
+        for method in ("tap", "pointwise")
         for given in (deviations, torch.from_numpy(deviations).float())
     ]
     assert alike(found[0], found[1]) and alike(found[2], found[3])

@@ -64,7 +64,7 @@ def test_unknown_letters(tmp_path):
     path = wrote(tmp_path / "x.fa", ">a\nACXDE\n")
     assert read_alignment(path).codes.tolist() == [[1, 2, 0, 3, 4]]
     assert read_alignment(path, unknown="missing").codes.tolist() == [[1, 2, -1, 3, 4]]
-    with pytest.raises(ValueError, match=r"line 2: .*'X' in 'a'"):
+    with pytest.raises(ValueError, match=r"line 1: .*'X' in 'a'"):
         read_alignment(path, unknown="error")
 
 
@@ -176,7 +176,7 @@ def test_without_a_reference_small_letters_alone_are_insertions(tmp_path):
         (STOCKHOLM.replace("GG-", "GG"), "line 3: expected 9 columns as in the reference line, received 8"),
         (STOCKHOLM * 2, "line 11: expected one alignment, received another"),
         (STOCKHOLM.replace("//", ""), "it is cut off"),
-        (STOCKHOLM.replace(".AN", ".A1"), r"line 8: .*'1' in 'two/3-8'"),
+        (STOCKHOLM.replace(".AN", ".A1"), r"line 4: .*'1' in 'two/3-8'"),
     ],
 )
 def test_other_stockholm_files_are_refused(text, message, tmp_path):

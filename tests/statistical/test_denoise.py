@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import matthews_corrcoef
 
 import harmonium as hm
 from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise
@@ -181,28 +180,6 @@ def test_what_is_certain_stays(specification: Specification) -> None:
             layer.check(found.mode, "mode")
 
 
-def test_neighbours_by_the_definition() -> None:
-    rng = np.random.default_rng(0)
-    data, noisy = (rng.integers(0, 2, (rows, 6)).astype(np.float32) for rows in (40, 9))
-    noisy[rng.uniform(size=noisy.shape) < 0.2] = np.nan
-    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)])
-    for k in (1, 3):
-        found = denoise(
-            machine, torch.from_numpy(noisy), 0.1, method="neighbours", clean=torch.from_numpy(data),
-            neighbours=k,
-        )  # fmt: skip
-        for row, mean in zip(noisy, found.mean.numpy(), strict=True):
-            distance = np.nansum((data - row) ** 2, 1)
-            # Ties may go either way: the chosen rows are as near as the k nearest are.
-            best = np.sort(distance)[:k].sum()
-            options = [i for i in range(40) if distance[i] <= np.sort(distance)[k - 1]]
-            near = data[options]
-            assert (mean <= near.max(0) + 1e-6).all()
-            assert (mean >= near.min(0) - 1e-6).all()
-            if k == 1:
-                assert np.nansum((mean - row) ** 2) == best
-
-
 def test_half_of_all_flipped_says_nothing() -> None:
     machine = build(DISCRETE[0])
     y = torch.eye(5, dtype=torch.float64)
@@ -243,26 +220,5 @@ def test_errors_name_what_is_wrong() -> None:
         denoise(binary, y[:, :2], 0.1)
     with pytest.raises(ValueError, match='clean: expected clean rows for method="pointwise"'):
         denoise(binary, y, 0.1, method="pointwise")
-    with pytest.raises(
-        ValueError, match="method: expected one of adatap, gibbs, neighbours, pointwise, relaxed_bp, tap"
-    ):
+    with pytest.raises(ValueError, match="method: expected one of adatap, gibbs, pointwise, relaxed_bp, tap"):
         denoise(binary, y, 0.1, method="median")
-    with pytest.raises(ValueError, match="neighbours: expected at most the 2 clean rows, received 3"):
-        denoise(binary, y, 0.1, method="neighbours", clean=y, neighbours=3)
-
-
-@pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0)])
-def test_matthews_is_the_correlation_of_scikit_learn(values: tuple[float, float]) -> None:
-    low, high = values
-    truth = np.random.default_rng(0).random((40, 30)) < 0.3
-    found = truth ^ (np.random.default_rng(1).random((40, 30)) < 0.2)
-    found[0], truth[1] = False, True  # no correlation: scikit-learn has 0 as well
-    states = [torch.from_numpy(np.where(x, high, low)) for x in (found, truth)]
-    received = hm.tasks.matthews(*states)
-    expected = [matthews_corrcoef(a, b) for a, b in zip(truth, found, strict=True)]
-    np.testing.assert_allclose(received, expected, atol=1e-12)
-
-
-def test_matthews_names_shapes_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match=r"^states, truth: .*\(2, 3\) and \(2, 4\)"):
-        hm.tasks.matthews(torch.zeros(2, 3), torch.zeros(2, 4))

@@ -18,15 +18,13 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from harmonium import _checks, tasks
+from harmonium import _checks, _random, tasks
 from harmonium._settings import AtLeast0, Count, Interval, Setting, Share, settings_of
 from harmonium.data import Encoder
 from harmonium.estimators._fitted import Fitted, log_states
 from harmonium.estimators._intake import (
     Array,
-    column_number,
     learned,
-    rows_around,
     rows_given,
     take_tables,
     taken,
@@ -44,7 +42,15 @@ from harmonium.likelihood import (
 )
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tables import NEW_CELLS, CellInterval, Table, find_intervals
-from harmonium.training import METHODS, PLAIN, SCHEDULES, OptimizerFactory, Schedule, warn_of_rough
+from harmonium.training import (
+    METHODS,
+    PLAIN,
+    SCHEDULES,
+    OptimizerFactory,
+    Schedule,
+    stream_seed,
+    warn_of_rough,
+)
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
@@ -175,7 +181,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
     @property
     def encoder_(self) -> Encoder:
         """Turns data into states of the machine and back."""
-        return self._require_fitted().encoder
+        return self._require_fitted().codec.encoder
 
     @property
     def history_(self) -> list[dict[str, Any]]:
@@ -189,8 +195,9 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
 
     def _generator(self, purpose: str, random_state: Any) -> torch.Generator:
         """Returns the generator of a purpose; ``random_state`` None: by that of the estimator."""
-        state = self.random_state if random_state is None else random_state
-        return self._require_fitted().generator(state, purpose)
+        machine, state = self.machine_, self.random_state if random_state is None else random_state
+        seed = int(check_random_state(state).randint(2**31 - 1))
+        return _random.as_generator(stream_seed(seed, purpose), machine.device)
 
     @property
     def log_partition_(self) -> LogPartition:
@@ -247,8 +254,8 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         estimator._take_label(machine)
         seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
         estimator._fitted = fitted = Fitted(machine, seed, structure_of(estimator, machine))
-        encoder, width = fitted.encoder, fitted.data_width
-        estimator.n_features_in_ = int(encoder.decode(np.zeros((1, width))).shape[1])
+        encoder = fitted.codec.encoder
+        estimator.n_features_in_ = int(encoder.decode(np.zeros((1, fitted.data_width))).shape[1])
         names = encoder.names if isinstance(encoder, Table) else fitted.codec.own_names()
         if len(names) == estimator.n_features_in_ and all(isinstance(name, str) for name in names):
             estimator.feature_names_in_ = np.array(names, dtype=object)
@@ -437,7 +444,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             warn_of_rough(machine)
         return X, *tasks.impute_cells(
             machine,
-            fitted.encoder,
+            fitted.codec.encoder,
             v,
             tasks.unobserved(machine, v),
             method,
@@ -471,43 +478,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         fitted, seed = self._require_fitted(), self._generator("impute", random_state)
         fitted.codec.require_generative("intervals")
         v = fitted.visible(validated(self, X, sparse=False))
-        return find_intervals(fitted.machine, fitted.encoder, v, interval, seed)
-
-    # Columns
-
-    def predict_column(
-        self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
-    ) -> Array:
-        """Returns the most probable label of a column given the rest of each row, or the mean of a number.
-
-        Numbers are counts and reals, labels all else: two values, categories. Means are not rounded.
-
-        Args:
-            X: (rows, columns) as in ``fit``; the column's own cells are not read and may be missing, and a
-                frame need not have the column.
-            column: its name, or its number.
-            method: "auto", "exact" or "gibbs", ten chains; see ``harmonium.tasks.predict_column``.
-            sweeps: Sweeps of every chain, at least 2.
-            random_state: int, ``RandomState``, or None for that of the estimator.
-
-        Returns:
-            (rows,), in the units of the data.
-
-        Raises:
-            ValueError: no such column, other columns than in ``fit``, "exact" with too many states to sum
-                over, or an encoder that makes several units of a column.
-        """
-        fitted, seed = self._require_fitted(), self._generator("impute", random_state)
-        fitted.codec.require_generative("predictions of a column")
-        j, known = column_number(self, column, "column"), len(fitted.columns) or self.n_features_in_
-        if sum(layer.n_units for layer in fitted.codec.layers) - bool(fitted.codec.label) != known:
-            raise ValueError(
-                f"column: expected a machine with a unit for each column, received {column!r} for one with "
-                "several, such as bit-planes; impute(X) and sample(given=...) take it"
-            )
-        warn_of_rough(fitted.machine)
-        v = fitted.visible(rows_around(self, X, column))
-        return fitted.predict(v, j, method, sweeps, seed)
+        return find_intervals(fitted.machine, fitted.codec.encoder, v, interval, seed)
 
     def __sklearn_tags__(self) -> Tags:
         tags = take_tables(super().__sklearn_tags__())

@@ -1,4 +1,4 @@
-"""A trained machine and all that stands between it and rows of data."""
+"""A trained machine, and its way from rows of data to states and back."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 from torch import Tensor
 
-from harmonium import _random, tasks
+from harmonium import _random
 from harmonium._random import as_generator
 from harmonium._storage import checksum
-from harmonium.data import Encoder, build
+from harmonium.data import build
 from harmonium.estimators._intake import Array, dtype_of
 from harmonium.likelihood import LogPartition, log_likelihood, variational_bound
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Codec, ColumnCodec, Table
+from harmonium.tables import Codec, Table
 from harmonium.training import stream_seed
 
 _BLOCK = 4096  # rows of a block
 _KEPT = 1000  # rows kept, by which annealing is checked
-_CHAINS = 10  # of a row that is drawn: the mean is known to a third of a deviation, or better
 
 
 @final
@@ -71,16 +69,6 @@ class Fitted:
         return replace(codec, encoder=encoder.in_frames()) if isinstance(encoder, Table) else codec
 
     @property
-    def encoder(self) -> Encoder:
-        """Turns data into states of the visible layers but a label, and back."""
-        return self.codec.encoder
-
-    @property
-    def columns(self) -> tuple[ColumnCodec, ...]:
-        """The columns of a table that have a unit; of arrays there are none."""
-        return self.encoder.columns if isinstance(self.encoder, Table) else ()
-
-    @property
     def data_width(self) -> int:
         """Visible columns of the data, without those of a label."""
         return self.machine.visible_width - self.codec.label_width
@@ -97,11 +85,6 @@ class Fitted:
     def stream(self, purpose: str, index: int = 0) -> int:
         """Returns the seed of the noise for a purpose."""
         return stream_seed(self.seed, purpose, index)
-
-    def generator(self, random_state: Any, purpose: str) -> torch.Generator:
-        """Returns a generator for a purpose, seeded by a draw from scikit-learn's kind of random state."""
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        return as_generator(stream_seed(seed, purpose), self.machine.device)
 
     # Between rows and states
 
@@ -128,18 +111,20 @@ class Fitted:
         Each has to show a cell, if only a label that was never seen and has no state.
         """
         found = torch.cat([function(v) for v in self.states(X, beyond=beyond, shown="data")])
-        return _as_array(found, dtype_of(like))
+        return found.cpu().numpy().astype(dtype_of(like), copy=False)
 
     def decode(self, v: Tensor, like: Any = None) -> Any:
         """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""
-        rows = self.encoder.decode(v[:, : self.data_width].double())
-        return rows if isinstance(self.encoder, Table) else _as_array(rows, dtype_of(like))
+        encoder = self.codec.encoder
+        rows = encoder.decode(v[:, : self.data_width].double())
+        return rows if encoder.tabular else rows.cpu().numpy().astype(dtype_of(like), copy=False)
 
     def fill(self, X: Any, v: Tensor, *, rounded: bool = True, drawn: str | None = None) -> Any:
         """Returns validated rows with their missing cells taken from visible states, see ``Table.filled``."""
-        if isinstance(self.encoder, Table):
+        encoder = self.codec.encoder
+        if isinstance(encoder, Table):
             states = v[:, : self.data_width].double()
-            return build(self.encoder.filled(X, states, rounded=rounded, drawn=drawn))
+            return build(encoder.filled(X, states, rounded=rounded, drawn=drawn))
         return np.where(np.isnan(X), self.decode(v, like=X), X.astype(dtype_of(X)))
 
     def rows_to_keep(self, count: int) -> Tensor:
@@ -147,37 +132,9 @@ class Fitted:
         generator = as_generator(self.stream("rows kept", self.n_updates))
         return _random.permutation(count, generator)[:_KEPT].sort().values
 
-    def predict(self, v: Tensor, j: int, method: str, sweeps: int, seed: Any) -> Array:
-        """Returns cells of a column, (rows,), given the rest of visible states; see ``tasks.predict_column``.
-
-        ``j`` is its number among the columns with a unit.
-        """
-        unit = j
-        for l in self.machine.visible:
-            layer = self.machine.layers[l]
-            if unit < layer.n_units:
-                break
-            unit -= layer.n_units
-        known = self.columns[j] if self.columns else None
-        label = None if known is None else bool(known.values)
-        about: dict[str, Any] = {"label": label, "chains": _CHAINS, "sweeps": sweeps, "seed": seed}
-        states = tasks.predict_column(self.machine, v, l, unit, method, **about).states
-        if known is not None:
-            cells: Array = known.decode(states.cpu().numpy(), rounded=bool(known.values))
-            return cells
-        split = self.machine.split(v.clone())
-        layer.by_unit(split[l])[:, unit] = states.to(v)
-        rows: Array = self.decode(torch.cat([split[k] for k in self.machine.visible], 1))
-        return rows[:, j]
-
 
 @torch.no_grad()
 def log_states(machine: BoltzmannMachine, v: Tensor, constant: float | LogPartition) -> Tensor:
     """Returns ln p of what visible states show, or its variational bound, (rows,), float64."""
     scores = log_likelihood if machine.graph.independent else variational_bound
     return scores(machine, v, constant)
-
-
-def _as_array(x: Tensor, dtype: Any) -> Array:
-    array: Array = x.cpu().numpy().astype(dtype, copy=False)
-    return array

@@ -22,12 +22,6 @@ from harmonium.tables import ColumnCodec, Labels, Table, blank_rows, warn_of_bla
 
 Array = NDArray[Any]
 
-_MAKES_A_TABLE = (
-    (DataSet, "its rows are X.samples, its labels X.labels"),
-    ((str, PathLike), "pandas.read_csv or harmonium.data.read reads a file"),
-    (Mapping, "pandas.DataFrame(X) makes it one"),
-)
-
 
 def validated(estimator: Any, X: Any, *, reset: bool = False, sparse: bool = True) -> Any:
     """Returns the rows that an estimator is given, checked as scikit-learn does.
@@ -36,12 +30,12 @@ def validated(estimator: Any, X: Any, *, reset: bool = False, sparse: bool = Tru
     column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing cell
     is NaN or None in either. ``reset``: names and number of columns are taken from X.
     """
-    listed = isinstance(X, (list, tuple))
-    received = X[0] if listed and X and isinstance(X[0], Mapping) else X
-    for kinds, instead in _MAKES_A_TABLE:
-        if isinstance(received, kinds) and not is_sparse(received):
-            raise TypeError(f"X: expected a table, received a {type(X).__name__}; {instead}")
-    if listed and (objects := np.asarray(X, dtype=object)).ndim == 2:
+    if isinstance(X, (DataSet, str, PathLike, Mapping)) and not is_sparse(X):
+        raise TypeError(
+            f"X: expected a data frame, an array or a sparse matrix, received a {type(X).__name__}; "
+            "pandas.read_csv reads a file, pandas.DataFrame takes a mapping, a DataSet has rows as .samples"
+        )
+    if isinstance(X, (list, tuple)) and (objects := np.asarray(X, dtype=object)).ndim == 2:
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X
     by_table = isinstance(estimator.visible, Mapping) if reset else isinstance(estimator.encoder_, Table)
     if is_frame(X):
@@ -66,19 +60,15 @@ def learned(
 
     Beside them are their index, or a slice of all, and their weights. A warning tells blank rows.
     """
-    chosen = np.ones(X.shape[0], dtype=bool) if weights is None else (weights > 0).numpy()
-    blank = chosen & blank_rows(X, None if earlier is None else earlier.encoder, estimator.visible)
-    chosen &= ~blank
+    counts = np.ones(X.shape[0], dtype=bool) if weights is None else (weights > 0).numpy()
+    blank = counts & blank_rows(X, None if earlier is None else earlier.codec.encoder, estimator.visible)
+    if (blank == counts).all():
+        raise ValueError("X: expected a row to learn from, every cell of every row is missing (NaN)")
     if blank.any():
-        if not chosen.any():
-            row = int(blank.argmax())
-            raise ValueError(
-                f"X: expected a row to learn from, all of row {row} and of every other is missing (NaN)"
-            )
         warn_of_blank(blank, "X")
-    if chosen.all():
+    elif counts.all():
         return X, slice(None), weights
-    index = np.flatnonzero(chosen)
+    index = np.flatnonzero(counts & ~blank)
     return taken(X, index), index, None if weights is None else weights[torch.from_numpy(index)]
 
 
@@ -103,30 +93,6 @@ def take_tables(tags: Tags) -> Tags:
 # Columns
 
 
-def column_number(estimator: Any, column: Any, name: str) -> int:
-    """Returns the number of a column called by its name, or by its number where there are no names."""
-    table = estimator.encoder_
-    names: list[Any] = list(range(estimator.n_features_in_))
-    if isinstance(table, Table):
-        names = [known.name for known in table.columns]
-    if np.ndim(column) or column not in names:
-        listed = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
-        close = _checks.close_to(str(column), map(str, names))
-        raise ValueError(f"{name}: expected columns among {listed}; received {column!r}{close}")
-    return names.index(column)
-
-
-def rows_around(estimator: Any, X: Any, column: Any) -> Any:
-    """Returns validated rows, of which a frame may lack the column."""
-    table = estimator.encoder_
-    if isinstance(table, Table) and is_frame(X):
-        frame = frame_of(X)
-        lacking = set(table.names) - {cells.name for cells in frame.columns}
-        if column in lacking <= {column, *(left.name for left in table.left_out)}:
-            return table.given({cells.name: cells.values.tolist() for cells in frame.columns})
-    return validated(estimator, X, sparse=False)
-
-
 def rows_given(estimator: Any, given: Any, times: int) -> Any:
     """Returns validated rows of the cells that are given, the others missing, each so many times in a row.
 
@@ -142,9 +108,10 @@ def rows_given(estimator: Any, given: Any, times: int) -> Any:
         X: Any = table.given(given)
         table.encode(X, strict=True)
     elif isinstance(given, Mapping):
-        listed = {column_number(estimator, j, "given"): np.atleast_1d(x) for j, x in given.items()}
-        X = np.full((max(map(len, listed.values()), default=1), estimator.n_features_in_), np.nan)
-        for j, x in listed.items():
+        X = np.full((max(map(np.size, given.values()), default=1), estimator.n_features_in_), np.nan)
+        for j, x in given.items():
+            if j not in range(X.shape[1]):
+                raise ValueError(f"given: expected columns 0 to {X.shape[1] - 1}, received {j!r}")
             X[:, j] = x
     else:
         X = validated(estimator, given, sparse=False)
@@ -164,9 +131,7 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, Array]:
         y = y[y.columns[0]]
     of_library = hasattr(y, "to_list") and not isinstance(y.dtype, np.dtype)
     if of_library or (isinstance(y, list | tuple) and any(map(_missing, y))):
-        listed = list(y)  # NumPy makes text of NaN beside text, and scikit-learn 1.0 of True
-        y = np.empty(len(listed), dtype=object)
-        y[:] = listed
+        y = np.array([*y], dtype=object)  # NumPy makes text of NaN beside text, and scikit-learn 1.0 of True
     y = column_or_1d(y, warn=True)
     named = missing_label is not None
     there = ~np.array([_missing(value) or (named and value == missing_label) for value in y.tolist()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -65,21 +65,20 @@ def learn(
         raise ValueError(
             "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
         )
-    if earlier is None:
-        begun, fitting = _begin(learner, X, weights, label, whole)
-    else:
-        begun, fitting = _go_on(learner, earlier, X, label)
-    fitting.weights, fitting.share = weights, None if label is None else label.share
+    begun, fitting = (
+        _begin(learner, X, weights, label, whole) if earlier is None else _go_on(learner, earlier, X, label)
+    )
     name, method, rows, judged = type(learner).__name__, fitting.recipe.method, fitting.rows, None
+    fitting.weights, fitting.share = weights, None if label is None else label.share
     if unused := list_unused(learner, method):
         _checks.warn(f"{name}: {say_unused(unused, method)}")
+    some, rise = torch.arange(len(rows), device="cpu"), None
     if label is not None:  # rows that ``_row_score`` takes
         judged = ~(label.states if fitting.exact else rows.all()).isnan().any(1).cpu()
+        some = some[judged]
     watch: dict[str, Any] = {"device": learner.device, "progress": learner.verbose > 0}
-    rise = None
-    if whole and not fitting.exact and (judged is None or bool(judged.any())):
-        some = torch.arange(len(rows), device="cpu") if judged is None else judged.nonzero()[:, 0]
-        rise = Rise(learner._row_score, rows.take(some[:_SCORED]))
+    if whole and not fitting.exact and len(some):
+        rise = _Rise(learner._row_score, fitting.machine, rows.take(some[:_SCORED]))
         watch["callbacks"] = [rise]
     plan(learner, fitting, whole=whole)
     optimizers = _Optimizers(fitting.decided, begun.optimizer)
@@ -90,7 +89,7 @@ def learn(
         watch["rule_state"] = deepcopy(begun.chains) if begun.rule == fitting.rule.name else None
         if learner.clip_norm != "auto":
             watch["clip_norm"] = learner.clip_norm
-        if fitting.decided["optimizer"] != "sgd":  # which remembers nothing, and which compiled code knows
+        if fitting.decided["optimizer"] != "sgd":  # which remembers nothing, and which is compiled
             watch["optimizer"] = optimizers.make
     run = fitting.train(judged, seed=begun.stream("train", begun.n_updates), **watch)
     kept = rows.take(begun.rows_to_keep(len(rows)))
@@ -98,17 +97,16 @@ def learn(
         kept = torch.cat([begun.rows.to(kept), kept])
         kept = kept[begun.rows_to_keep(len(kept))]
     records = [{**record, "step": record["step"] + begun.n_updates} for record in run.history]
-    learner._fitted = fitted = replace(
-        begun,
-        machine=run.machine if run.averaged_machine is None else run.averaged_machine,
-        history=[*begun.history, *records],
-        n_updates=begun.n_updates + run.updates,
-        rule="" if fitting.rule is None else fitting.rule.name,
-        chains=run.rule_state,
-        optimizer=optimizers.last,
-        rows=kept,
-        numbers={},
-        log_partition=None,
+    learner._fitted = fitted = Fitted(
+        run.machine if run.averaged_machine is None else run.averaged_machine,
+        begun.seed,
+        begun.settings,
+        [*begun.history, *records],
+        begun.n_updates + run.updates,
+        "" if fitting.rule is None else fitting.rule.name,
+        run.rule_state,
+        optimizers.last,
+        kept,
     )
     run.whole()
     if rise is not None and run.status == "completed":
@@ -233,34 +231,27 @@ class _Optimizers:
 
 
 @final
-class Rise:
-    """A callback that follows the score of some training rows: before, halfway and at the end.
+class _Rise:
+    """A callback that reads the score of some training rows before training, halfway and at the end."""
 
-    Args:
-        score: Function of a machine and rows that scores every row; higher is better.
-        rows: states, (rows, width).
-    """
-
-    def __init__(self, score: Callable[[BoltzmannMachine, Tensor], Tensor], rows: Tensor) -> None:
+    def __init__(
+        self, score: Callable[[BoltzmannMachine, Tensor], Tensor], machine: BoltzmannMachine, rows: Tensor
+    ) -> None:
         self._score, self._rows = score, rows
-
-    def begin(self, judged: BoltzmannMachine, metrics: Sequence[str]) -> None:
-        """Starts afresh, with the machine before the first update."""
-        self._seen = [self._score(judged, self._rows).cpu()]
+        self._seen = {0: score(machine, rows).cpu()}
 
     def wants(self, step: int, total: int) -> bool:
-        """Returns whether the score is read after so many updates."""
         return step in (total // 2, total)
 
     def __call__(self, update: Update) -> None:
         if self.wants(update.step, update.total):
-            self._seen.append(self._score(update.machine, self._rows).cpu())
+            self._seen[update.step] = self._score(update.machine, self._rows).cpu()
 
     def warn(self, name: str, updates: int) -> None:
         """Warns where the second half of the updates gained more than a tenth of it all."""
         if len(self._seen) < 3:
             return
-        first, half, last = self._seen
+        first, half, last = self._seen.values()
         late, gain = last - half, float((last - torch.minimum(first.mean(), half.mean())).mean())
         error = float(late.std()) / len(late) ** 0.5 if len(late) > 1 else 0.0
         share = float(late.mean()) / gain if gain > 0 else 0.0

@@ -9,9 +9,10 @@ from typing import Any, Self, final
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils import Tags, check_consistent_length
+from sklearn.utils import Tags, check_array, check_consistent_length
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium.data import Frame, Series, frame_of, is_frame
@@ -35,7 +36,7 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
 
     Attributes:
         estimator_: the trained estimator; its last column is the target.
-        target_: name of that column, or its number where X has no names.
+        target_: name of that column.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X has names.
 
@@ -72,13 +73,16 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         self._validate_params()
         if y is None:
             raise ValueError("y: expected numbers: it requires y to be passed, but the target y is None")
-        told, fresh = _read_target(y), copy(self)
+        fresh = copy(self)
         frame = fresh._read(X, reset=True)
+        try:
+            told = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
+        except ValueError as error:
+            raise ValueError(f"y: expected finite numbers, received others ({error})") from error
         check_consistent_length(frame, told)
-        names = {column.name for column in frame.columns}
-        fresh.target_ = len(names)
-        if hasattr(fresh, "feature_names_in_"):
-            fresh.target_ = next(name for i in range(len(names) + 1) if (name := "y" * (i + 1)) not in names)
+        names, fresh.target_ = {column.name for column in frame.columns}, "y"
+        while fresh.target_ in names:
+            fresh.target_ += "y"
         learner = RBM() if self.estimator is None else clone(self.estimator)
         kinds = {} if isinstance(learner.visible, str) else dict(learner.visible)
         learner.set_params(visible={fresh.target_: "gaussian"} | kinds)
@@ -91,15 +95,14 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> Array:
         """Returns the mean of y given what every row shows, (rows,), float64.
 
-        It is what ``RBM.impute`` fills in: the machine's mean and that of straight lines beside it, with the
-        share that hidden cells of held-out rows choose, within the range seen.
+        It is what ``RBM.impute(value="mean")`` fills in, with the straight lines beside the machine.
 
         Raises:
             ValueError: other columns than in ``fit``, or values that the visible units do not take.
         """
-        rows = self._rows(X)
-        means: Array = self.estimator_.predict_column(rows, self.target_, random_state=self.random_state)
-        return means
+        rows, seed = self._rows(X), self.random_state
+        states = self.estimator_._completions(rows, "auto", "mean", 10, 100, seed)[2]
+        return self._targets(states, rounded=False, drawn=None)
 
     def predict_quantiles(
         self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95), *, random_state: Any = None
@@ -117,9 +120,16 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         for share in quantiles:
             _checks.real(share, "quantiles", low=0.0, high=1.0)
         seed = self.random_state if random_state is None else random_state
-        drawn = self.estimator_.imputations(self._rows(X), self.draws, random_state=seed)
-        targets = np.array([frame_of(rows).columns[-1].values for rows in drawn], dtype=np.float64)
+        rows = self._rows(X)
+        done = self.estimator_._completions(rows, "auto", "draw", self.draws, 100, seed)[1]
+        targets = [self._targets(states, drawn="cells") for states in done.draws]
         return np.quantile(targets, quantiles, axis=0).T
+
+    def _targets(self, states: Tensor, **how: Any) -> Array:
+        """Returns the target of visible states, (rows,), float64."""
+        encoder: Any = self.estimator_.encoder_
+        target: Array = encoder.frame(states.double().cpu(), **how).columns[-1].values
+        return target
 
     def _read(self, X: Any, *, reset: bool) -> Frame:
         """Returns rows as a frame, looked at as scikit-learn does."""
@@ -134,23 +144,6 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         return take_tables(super().__sklearn_tags__())
-
-
-def _read_target(y: Any) -> Array:
-    """Returns targets, (rows,), float64."""
-    try:
-        told: Array = column_or_1d(y, warn=True).astype(np.float64)
-    except ValueError as error:
-        raise ValueError(
-            f"y: expected numbers, received others ({error}); RBMClassifier takes labels"
-        ) from error
-    wrong = ~np.isfinite(told)
-    if wrong.any():
-        raise ValueError(
-            f"y: expected finite numbers, received NaN or infinity (inf) in {int(wrong.sum())} rows, "
-            f"the first {int(wrong.argmax())}; leave these rows out, or learn them as a table by RBM"
-        )
-    return told
 
 
 def _beside(frame: Frame, name: Any, cells: Array) -> Frame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -125,12 +125,8 @@ def encode(
     places: Sequence[str],
     alphabet: str,
     unknown: str,
-    place_of: Callable[[int, str], str],
 ) -> Alignment:
-    """Returns sequences as codes.
-
-    ``places`` are those of the sequences in their file, and ``place_of(i, letter)`` is that of a letter of
-    sequence i, for messages.
+    """Returns sequences as codes; ``places`` are those in their file, for messages.
 
     Raises:
         ValueError: sequences of different lengths, letters outside of the alphabet, or nucleotides where the
@@ -156,7 +152,7 @@ def encode(
         if wrong := set(sequence) - code.keys():
             remedy = "write X for it, or give" if "X" in code else "give"  # where X is one of the wrong ones
             raise ValueError(
-                f"{place_of(i, min(wrong))}: expected letters of {known!r}, received {min(wrong)!r} in "
+                f"{places[i]}: expected letters of {known!r}, received {min(wrong)!r} in "
                 f"{names[i] or sequence[:20]!r}; {remedy} the alphabet '{known}{min(wrong)}'"
             )
     table = np.zeros(max(map(ord, code)) + 1, np.int8)

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -46,7 +46,6 @@ class _Parsed(NamedTuple):
         places: Places in the file, for messages.
         reference: Reference line of Stockholm, which marks insertions; "" where there is none.
         notes: what was left out, in words.
-        lines: Number of each line of each sequence, and how many letters it has, for messages; () without.
     """
 
     names: list[str]
@@ -54,17 +53,6 @@ class _Parsed(NamedTuple):
     places: list[str]
     reference: str = ""
     notes: tuple[str, ...] = ()
-    lines: Sequence[Sequence[tuple[int, int]]] = ()
-
-    def place_of(self, row: int, letter: str) -> str:
-        """Returns the place of a letter, as a capital, in a sequence: its line, where lines are known."""
-        text = self.sequences[row]
-        start = max(0, text.find(letter if letter in text else letter.lower()))
-        for number, length in self.lines[row] if self.lines else ():
-            if start < length:
-                return f"line {number}"
-            start -= length
-        return self.places[row]
 
 
 def read_alignment(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
@@ -254,7 +242,7 @@ def _encoded(parsed: _Parsed, alphabet: str, unknown: str) -> Alignment:
     """Returns rows as codes, with what was decided in words."""
     settled, notes = _settle(parsed, alphabet)
     sequences, joined = join_nucleotides(settled, alphabet)
-    found = encode(parsed.names, sequences, parsed.places, alphabet, unknown, parsed.place_of)
+    found = encode(parsed.names, sequences, parsed.places, alphabet, unknown)
     return found._replace(notes=(*parsed.notes, *notes, *joined, *found.notes))
 
 
@@ -263,61 +251,53 @@ def _parse(text: str) -> _Parsed:
     lines = text.splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
     if first.startswith("# STOCKHOLM"):
-        return _parse_stockholm(lines)
-    if first.upper().startswith(("CLUSTAL", "MUSCLE")):
-        return _parse_clustal(lines)
-    return _parse_fasta(lines)
+        parsed = _parse_stockholm(lines)
+    elif first.upper().startswith(("CLUSTAL", "MUSCLE")):
+        parsed = _parse_clustal(lines)
+    else:
+        parsed = _parse_fasta(lines)
+    if not parsed.sequences:
+        raise ValueError("expected sequences, received none")
+    return parsed
 
 
 def _parse_fasta(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of FASTA, or of a sequence a line."""
     names, parts, places, left_out = list[str](), list[list[str]](), list[str](), list[str]()
-    spans = list[list[tuple[int, int]]]()
     plain = None  # whether the file is a sequence a line
     kept = True
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith(";") or (plain is None and text.startswith("#")):
             continue
-        plain = not text.startswith(">") if plain is None else plain
-        if text.startswith(">"):
-            if plain:
-                raise ValueError(
-                    f"line {number}: expected a sequence, as on the lines before, received {text[:40]!r}"
-                )
-            name = text[1:].strip()
+        named = text.startswith(">")
+        plain = not named if plain is None else plain
+        if named and plain:
+            raise ValueError(
+                f"line {number}: expected a sequence, as on the lines before, received {text[:40]!r}"
+            )
+        name = text[1:].strip() if named else ""
+        if named:
             kept = name.split(" ")[0] not in _NO_SEQUENCES
             if not kept:
                 left_out.append(f"{name.split(' ')[0]} (line {number})")
-                continue
+        if kept and (named or plain):
             names.append(name)
             parts.append([])
-            spans.append([])
             places.append(f"line {number}")
-            continue
-        if plain:
-            names.append("")
-            parts.append([])
-            spans.append([])
-            places.append(f"line {number}")
-        if kept:
+        if kept and not named:
             parts[-1].append("".join(text.split()))
-            spans[-1].append((number, len(parts[-1][-1])))
-    if not parts:
-        raise ValueError("expected sequences, received none")
     notes = (f"rows that are no sequences are left out: {', '.join(left_out)}",) if left_out else ()
-    return _Parsed(names, ["".join(pieces) for pieces in parts], places, notes=notes, lines=spans)
+    return _Parsed(names, ["".join(pieces) for pieces in parts], places, notes=notes)
 
 
 def _parse_stockholm(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of Stockholm, whose sequences may go on in later blocks."""
-    rows, places, reference, ended = dict[str, list[str]](), list[str](), list[str](), 0
-    block = set[str]()  # names since the last empty line
-    spans = dict[str, list[tuple[int, int]]]()
+    blocks, reference, ended = _Blocks(), list[str](), 0
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text:
-            block.clear()
+            blocks.end()
         elif text == "//":
             ended = number
         elif ended:
@@ -328,48 +308,50 @@ def _parse_stockholm(lines: Iterable[str]) -> _Parsed:
             reference.append(text.split()[-1])
         elif not text.startswith("#"):
             name, _, letters = text.partition(" ") if " " in text else text.partition("\t")
-            if not letters.strip():
-                raise ValueError(f"line {number}: expected a name and letters, received {text[:40]!r}")
-            _refuse_again(name, block, number)
-            if name not in rows:
-                places.append(f"line {number}")
-            rows.setdefault(name, []).append("".join(letters.split()))
-            spans.setdefault(name, []).append((number, len(rows[name][-1])))
-    if not rows:
-        raise ValueError("expected sequences, received none")
-    if not ended:
+            blocks.add(number, name, letters, text)
+    if blocks.rows and not ended:
         raise ValueError("expected // as the last line of a Stockholm file, received none: it is cut off")
-    sequences = ["".join(pieces) for pieces in rows.values()]
-    return _Parsed([*rows], sequences, places, "".join(reference), lines=[*spans.values()])
+    return blocks.parsed("".join(reference))
 
 
 def _parse_clustal(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of Clustal: blocks of names and letters, with counts and lines of marks left out."""
-    rows, places = dict[str, list[str]](), list[str]()
-    block = set[str]()  # names since the last line without one
-    spans = dict[str, list[tuple[int, int]]]()
+    blocks = _Blocks()
     for number, line in enumerate(lines, 1):
         words = line.split()
         if number == 1 or not words or line[0].isspace():
-            block.clear()
+            blocks.end()
             continue
-        if len(words) not in (2, 3) or (len(words) == 3 and not words[2].isdigit()):
-            raise ValueError(f"line {number}: expected a name and letters, received {line.strip()[:40]!r}")
-        _refuse_again(words[0], block, number)
-        if words[0] not in rows:
-            places.append(f"line {number}")
-        rows.setdefault(words[0], []).append(words[1])
-        spans.setdefault(words[0], []).append((number, len(words[1])))
-    if not rows:
-        raise ValueError("expected sequences, received none")
-    return _Parsed([*rows], ["".join(pieces) for pieces in rows.values()], places, lines=[*spans.values()])
+        counted = len(words) == 2 or (len(words) == 3 and words[2].isdigit())
+        blocks.add(number, words[0], words[1] if counted else "", line.strip())
+    return blocks.parsed()
 
 
-def _refuse_again(name: str, block: set[str], number: int) -> None:
-    """Adds a name to those of a block; refuses one that is there, as its letters would be joined."""
-    if name in block:
-        raise ValueError(f"line {number}: expected different names in a block, received {name!r} again")
-    block.add(name)
+@final
+class _Blocks:
+    """Rows of a file whose sequences go on from block to block."""
+
+    def __init__(self) -> None:
+        self.rows, self._places, self._block = dict[str, list[str]](), list[str](), set[str]()
+
+    def end(self) -> None:
+        """Ends a block."""
+        self._block.clear()
+
+    def add(self, number: int, name: str, letters: str, text: str) -> None:
+        """Adds letters of a row; refuses a name twice in a block, as its letters would be joined."""
+        if not letters.strip():
+            raise ValueError(f"line {number}: expected a name and letters, received {text[:40]!r}")
+        if name in self._block:
+            raise ValueError(f"line {number}: expected different names in a block, received {name!r} again")
+        self._block.add(name)
+        if name not in self.rows:
+            self._places.append(f"line {number}")
+        self.rows.setdefault(name, []).append("".join(letters.split()))
+
+    def parsed(self, reference: str = "") -> _Parsed:
+        """Returns the rows."""
+        return _Parsed([*self.rows], ["".join(x) for x in self.rows.values()], self._places, reference)
 
 
 def _settle(parsed: _Parsed, alphabet: str) -> tuple[list[str], list[str]]:

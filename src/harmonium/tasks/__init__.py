@@ -2,17 +2,14 @@
 
 import harmonium.ladder  # noqa: F401  (so that ``Kernel.registry`` has all kernels)
 from harmonium.tasks.channel import (
-    Channel as Channel,
     GaussianChannel as GaussianChannel,
     SymmetricChannel as SymmetricChannel,
-    channel_of as channel_of,
     noise_in_states as noise_in_states,
 )
 from harmonium.tasks.denoising import (
     DENOISE_METHODS as DENOISE_METHODS,
     Denoised as Denoised,
     denoise as denoise,
-    matthews as matthews,
 )
 from harmonium.tasks.evaluation import (
     evaluate_rows as evaluate_rows,
@@ -22,7 +19,6 @@ from harmonium.tasks.evaluation import (
 from harmonium.tasks.imputation import (
     IMPUTE_METHODS as IMPUTE_METHODS,
     Imputation as Imputation,
-    by_column as by_column,
     impute as impute,
     impute_cells as impute_cells,
     unobserved as unobserved,
@@ -34,7 +30,6 @@ from harmonium.tasks.interactions import (
     effective_couplings as effective_couplings,
 )
 from harmonium.tasks.metrics import (
-    LOOK_ANNEALING as LOOK_ANNEALING,
     METRICS as METRICS,
     metrics_for as metrics_for,
 )

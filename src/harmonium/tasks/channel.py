@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from math import inf, log
 from typing import final
 
@@ -14,41 +13,20 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.data import Encoder, Identity, Standardise
 from harmonium.layers import Layer, Theta
-from harmonium.tables import IGNORE, Line, Table
-
-
-class Channel(ABC):
-    """A distribution p(y | x) of observations y, independent for every unit; NaN is an erasure."""
-
-    exact: bool
-    """True if observations are free of noise."""
-
-    @abstractmethod
-    def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
-        """Returns the terms to add to the layer's θ for the posterior distribution, each (batch, width).
-
-        Args:
-            layer: the kind of unit.
-            noisy: y, (batch, width), no NaN.
-        """
-
-    @abstractmethod
-    def check(self, layer: Layer, noisy: Tensor) -> None:
-        """Refuses observations, (batch, width), that the channel cannot make, or an unsuitable layer."""
-
-    @abstractmethod
-    def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Draws y from p(y | x), (batch, width)."""
+from harmonium.tables import Line, Table
 
 
 @final
-class SymmetricChannel(Channel):
+class SymmetricChannel:
     """A discrete unit is seen in another of its states, any of them alike, with probability p.
 
     For {0, 1} the evidence is the field D = ln((1-p)/p) (2y-1) (FORMULAS §6).
 
     Args:
         flip_probability: p, in [0, 1]; 0 is certainty.
+
+    Attributes:
+        exact: True if observations are free of noise.
     """
 
     def __init__(self, flip_probability: float) -> None:
@@ -56,6 +34,7 @@ class SymmetricChannel(Channel):
         self.exact = self.p == 0
 
     def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
+        """Returns what observations, (batch, width), add to the layer's θ in the posterior distribution."""
         others = (layer.n_states or 2) - 1
         gain = inf if self.p == 0 else -inf if self.p == 1 else log((1 - self.p) * others / self.p)
         if layer.two_values is None:  # one-hot
@@ -65,6 +44,7 @@ class SymmetricChannel(Channel):
         return (torch.where(noisy == high, gain, -gain).to(noisy.dtype) / (high - low),)
 
     def check(self, layer: Layer, noisy: Tensor) -> None:
+        """Refuses observations that the channel cannot make, or an unsuitable layer."""
         if not layer.discrete:
             raise ValueError(f"flip_probability: expected discrete visible units, the machine has {layer}")
         if not self.exact and layer.two_values is None and layer.width == layer.n_units:
@@ -77,6 +57,7 @@ class SymmetricChannel(Channel):
         layer.check(noisy, "noisy")
 
     def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Draws observations of states, (batch, width)."""
         states = layer.n_states or 0
         table = layer.values().to(x)
         units = layer.by_unit(x)
@@ -85,12 +66,9 @@ class SymmetricChannel(Channel):
         flips = _random.uniform(present.shape, generator, torch.float64) < self.p
         return table[torch.where(flips, (present + shift) % states, present)].flatten(-2)
 
-    def __repr__(self) -> str:
-        return f"SymmetricChannel({self.p:g})"
-
 
 @final
-class GaussianChannel(Channel):
+class GaussianChannel:
     """y = x + std · N(0, 1): evidence y/σ² for x and 1/σ² for -x²/2 (``Layer.square``).
 
     Args:
@@ -109,35 +87,25 @@ class GaussianChannel(Channel):
         self.exact = not isinstance(std, Tensor) and std == 0
 
     def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
+        """Returns what ``SymmetricChannel.evidence`` does."""
         precision = torch.as_tensor(self.std).to(noisy).square().reciprocal()
         square = precision.expand_as(noisy)
         first, *rest = layer.square or ()
         return (noisy * precision + square * first, *(square * part for part in rest))
 
     def check(self, layer: Layer, noisy: Tensor) -> None:
+        """Refuses what ``SymmetricChannel.check`` does."""
         if layer.square is None or (layer.n_states or 2) > 2:
             raise ValueError(f"noise_std: expected real or two-state visible units, received {layer}")
         if self.exact:
             layer.check(noisy, "noisy")
 
     def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Draws observations of states, (batch, width)."""
         return x + _random.normal(x.shape, generator, x.dtype) * torch.as_tensor(self.std).to(x)
 
-    def __repr__(self) -> str:
-        return f"GaussianChannel({self.std})"
 
-
-def channel_of(flip_probability: float | None, noise_std: float | Numbers | None) -> Channel:
-    """Returns the channel of the one kind of noise that is given: of all columns, or deviations, (columns,).
-
-    Raises:
-        ValueError: both or none, or a number out of range.
-    """
-    if (flip_probability is None) == (noise_std is None):
-        raise ValueError("flip_probability, noise_std: expected one of the two")
-    if noise_std is not None:
-        return GaussianChannel(noise_std)
-    return SymmetricChannel(_checks.real(flip_probability, "flip_probability", 0.0, 1.0))
+Channel = SymmetricChannel | GaussianChannel
 
 
 def noise_in_states(std: float, encoder: Encoder) -> float | Tensor:
@@ -154,20 +122,15 @@ def noise_in_states(std: float, encoder: Encoder) -> float | Tensor:
         return std
     scale: float | tuple[float, ...]
     lines = [c for c in encoder.columns if isinstance(c, Line)] if isinstance(encoder, Table) else []
-    if lines and isinstance(encoder, Table) and set(encoder.kinds.values()) - {IGNORE} == {"gaussian"}:
-        if len(lines) < len(encoder.columns):
-            raise ValueError(
-                "noise_std: expected columns of one scale each, received one that is coded along a curve; "
-                '"gaussian" for it (visible or kinds) is a line'
-            )
-        scale = tuple(line.scale for line in lines)
-    elif isinstance(encoder, Standardise):
+    if isinstance(encoder, Standardise):
         scale = encoder.scale
+    elif isinstance(encoder, Table) and [c for c in lines if c.kind == "gaussian"] == [*encoder.columns]:
+        scale = tuple(line.scale for line in lines)
     else:
-        kinds = isinstance(encoder, Table) and f"a table of {', '.join(sorted(set(encoder.kinds.values())))}"
+        received = f"columns {encoder.kinds}" if isinstance(encoder, Table) else type(encoder).__name__
         raise ValueError(
-            "noise_std: expected data that are at most standardised, received "
-            f"{kinds or type(encoder).__name__}; units that are all Gaussian take any numbers"
+            'noise_std: expected data that are standardised at most, as columns of the kind "gaussian" '
+            f"(visible or kinds) are, and not coded along a curve, received {received}"
         )
     if isinstance(scale, float) or std == 0:
         return std / scale if isinstance(scale, float) else 0.0

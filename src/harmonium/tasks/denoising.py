@@ -10,14 +10,13 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.backends import product
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 from harmonium.meanfield import SOLVERS, DampingLike, solve
-from harmonium.tasks.channel import Channel, channel_of
+from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
 from harmonium.tasks.rows import average_chains, nearest_state, read_rows
 
-DENOISE_METHODS = (*SOLVERS, "gibbs", "pointwise", "neighbours")
+DENOISE_METHODS = (*SOLVERS, "gibbs", "pointwise")
 
 _ROWS = 4096  # chains, or rows, at a time
 
@@ -51,7 +50,6 @@ def denoise(
     sweeps: int = 200,
     damping: DampingLike = 0.5,
     chains: int = 10,
-    neighbours: int = 1,
     seed: int | torch.Generator = 0,
 ) -> Denoised:
     """Estimates clean visible states from noisy ones by the machine's p(v) (Tramel et al. 2018, §VII.4).
@@ -68,15 +66,13 @@ def denoise(
             real and two-state units.
         method: "tap": the posterior means of ``meanfield.tap``, started at the pointwise estimate, or of
             another solver, "adatap" or "relaxed_bp", for units of one column. "gibbs": chains of the
-            posterior, which follow it as far as they have mixed. Two baselines that read ``clean`` and not
-            the machine: "pointwise", the posterior of independent units with the statistics of clean rows,
-            and "neighbours", the average of the rows nearest to the observation.
+            posterior, which follow it as far as they have mixed. "pointwise": a baseline without the machine,
+            the posterior of independent units with the statistics of ``clean``.
         clean: clean rows, (rows, visible_width), such as the training set; without them solvers and chains
             start from the observation under a flat prior.
         sweeps: Sweeps of every chain, at least 2; the second half is averaged. Of solvers the largest number.
         damping: Damping of solvers, see ``meanfield.tap``; under strong noise it seldom settles without.
         chains: Chains of "gibbs" for every row, at least 1.
-        neighbours: rows that "neighbours" averages, at least 1.
         seed: an int or a generator.
 
     Returns:
@@ -96,7 +92,6 @@ def denoise(
     _checks.one_of(method, "method", DENOISE_METHODS)
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     _checks.positive_int(chains, "chains")
-    _checks.positive_int(neighbours, "neighbours")
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
     if len(machine.visible) > 1:
@@ -106,69 +101,36 @@ def denoise(
         )
     l = machine.visible[0]
     layer = machine.layers[l]
-    channel = channel_of(flip_probability, noise_std)
+    channel: Channel
+    if noise_std is None and flip_probability is not None:
+        channel = SymmetricChannel(flip_probability)
+    elif noise_std is not None and flip_probability is None:
+        channel = GaussianChannel(noise_std)
+    else:
+        raise ValueError("flip_probability, noise_std: expected one of the two")
     noisy, erased = _check(machine, noisy, channel)
     if clean is not None:
         clean = machine.visible_rows(clean, "clean")
-    elif method in ("pointwise", "neighbours"):
-        raise ValueError(f'clean: expected clean rows for method="{method}", received None')
+    elif method == "pointwise":
+        raise ValueError('clean: expected clean rows for method="pointwise", received None')
 
     alone = layer.reference() if clean is None else fitted(layer, clean).natural()
-    parts, estimate = [], tuple[Tensor, ...]()
+    parts = []
     for rows in torch.split(torch.arange(len(noisy), device="cpu"), max(1, _ROWS // chains)):
         seen = _see(channel, layer, noisy[rows], erased[rows])
-        if method == "neighbours":
-            assert clean is not None
-            estimate = _average_nearest(seen, clean, neighbours, getattr(channel, "std", 1.0))
-        else:
-            theta = seen.add_to(alone)
-            estimate = layer.moments(torch.zeros_like(seen.held), theta=theta)
-            visible = seen.add_to(hamiltonian.thetas[l])
-            posterior = _replace_visible(hamiltonian, visible).clamp(seen.held, len(rows))
-            if method in SOLVERS:
-                start = seen.settle(*estimate)[0]
-                solution = solve(SOLVERS[method](posterior), start, damping=damping, max_sweeps=sweeps)
-                estimate = solution.means[l], solution.variances[l], solution.converged
-            elif method == "gibbs":
-                estimate = _run_chains(posterior, theta, sweeps, chains, generator)
+        theta = seen.add_to(alone)
+        estimate: tuple[Tensor, ...] = layer.moments(torch.zeros_like(seen.held), theta=theta)
+        visible = seen.add_to(hamiltonian.thetas[l])
+        posterior = _replace_visible(hamiltonian, visible).clamp(seen.held, len(rows))
+        if method in SOLVERS:
+            start = seen.settle(*estimate)[0]
+            solution = solve(SOLVERS[method](posterior), start, damping=damping, max_sweeps=sweeps)
+            estimate = solution.means[l], solution.variances[l], solution.converged
+        elif method == "gibbs":
+            estimate = _run_chains(posterior, theta, sweeps, chains, generator)
         parts.append(seen.settle(*estimate))
     mean, variance, converged = (torch.cat(part) for part in zip(*parts, strict=True))
     return Denoised(mean, variance, nearest_state(layer, mean), converged)
-
-
-def matthews(states: Numbers, truth: Numbers) -> Tensor:
-    """Returns Matthews' correlation of decided states with the true ones, row by row.
-
-    It is the correlation over the units of a row, each in one of two states: 1 where all agree, 0 for chance.
-    A row of which one side has only one state has no correlation, and gets 0, as in scikit-learn.
-
-    Args:
-        states: States, (batch, units), such as ``denoise(...).mode``.
-        truth: States to compare them with, of the same shape.
-
-    Returns:
-        (batch,), in float64; the mean over rows is what Tramel et al. (2018, Fig. 8) show.
-
-    Raises:
-        ValueError: other shapes.
-
-    Examples:
-        >>> import torch
-        >>> import harmonium as hm
-        >>> truth = torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]])
-        >>> hm.tasks.matthews(torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]), truth)
-        tensor([1., 0.], dtype=torch.float64)
-    """
-    a = _checks.tensor(states, "states", torch.float64)
-    b = _checks.tensor(truth, "truth", torch.float64)
-    if a.dim() != 2 or a.shape != b.shape:
-        raise ValueError(
-            "states, truth: expected (batch, units), both alike, received "
-            f"{tuple(a.shape)} and {tuple(b.shape)}"
-        )
-    a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
-    scale = (a.square().sum(1) * b.square().sum(1)).sqrt()
-    return torch.where(scale > 0, (a * b).sum(1) / scale.clamp(min=torch.finfo(scale.dtype).tiny), 0.0)
 
 
 class _Seen(NamedTuple):
@@ -177,12 +139,10 @@ class _Seen(NamedTuple):
     Attributes:
         evidence: what they add to the natural parameters, each (batch, width); zero where held or erased.
         held: values that are certain, (batch, width), NaN elsewhere.
-        values: the observations, NaN where erased.
     """
 
     evidence: Theta
     held: Tensor
-    values: Tensor
 
     def add_to(self, prior: Theta) -> Theta:
         """Returns natural parameters of every row."""
@@ -212,29 +172,11 @@ def _check(machine: BoltzmannMachine, noisy: Numbers, channel: Channel) -> tuple
 
 def _see(channel: Channel, layer: Layer, noisy: Tensor, erased: Tensor) -> _Seen:
     """Returns what observations say of the units."""
-    values = noisy.masked_fill(erased, torch.nan)
     if channel.exact:
         nothing = tuple(torch.zeros_like(noisy) for _ in layer.natural())
-        return _Seen(nothing, values, values)
+        return _Seen(nothing, noisy.masked_fill(erased, torch.nan))
     evidence = tuple(e.masked_fill(erased, 0.0) for e in channel.evidence(layer, noisy))
-    return _Seen(evidence, torch.full_like(noisy, torch.nan), values)
-
-
-def _average_nearest(
-    seen: _Seen, clean: Tensor, neighbours: int, deviation: float | Tensor
-) -> tuple[Tensor, Tensor]:
-    """Averages the clean rows that most probably were seen: distances are in units of the noise."""
-    if neighbours > len(clean):
-        raise ValueError(f"neighbours: expected at most the {len(clean)} clean rows, received {neighbours}")
-    present = (~torch.isnan(seen.values)).to(clean.dtype)
-    precision: float | Tensor = 1.0
-    if isinstance(deviation, Tensor):
-        precision = deviation.to(clean).square().reciprocal()
-    # Σ over what was seen of (y - x)², up to a term that all x share.
-    distance = product(present, (precision * clean.square()).t())
-    distance = distance - 2 * product(seen.values.nan_to_num(nan=0.0) * precision, clean.t())
-    chosen = clean[distance.topk(neighbours, largest=False).indices]  # (batch, neighbours, width)
-    return chosen.mean(1), chosen.var(1, correction=0)
+    return _Seen(evidence, torch.full_like(noisy, torch.nan))
 
 
 def _replace_visible(hamiltonian: Hamiltonian, theta: Theta) -> Hamiltonian:

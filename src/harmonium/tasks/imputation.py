@@ -48,34 +48,6 @@ class Imputation(NamedTuple):
     draws: Tensor
     method: str
 
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Returns the lower and upper ends of intervals, each (batch, visible_width).
-
-        They are quantiles of the draws of every entry (Weibull's, at k / (n + 1)): what is missing lies
-        between them as often as asked for, on average, where the machine's distribution is right, and of
-        entries with few values more often. The ends of what was given are its values.
-        ``tables.find_intervals`` has intervals that hold whatever the machine's distribution is.
-
-        Args:
-            coverage: the mass between the ends, in (0, 1).
-
-        Raises:
-            ValueError: another coverage, or fewer draws than 2 / (1 - coverage), which do not tell the ends.
-        """
-        coverage = _checks.real(coverage, "coverage", low=0.0, high=1.0)
-        if not 0 < coverage < 1 or len(self.draws) * (1 - coverage) < 2 - 1e-9:
-            raise ValueError(
-                "coverage: expected a number in (0, 1) and at least 2 / (1 - coverage) draws, received "
-                f"{coverage:g} with {len(self.draws)} draws; impute(..., draws=...) makes more"
-            )
-        ordered = self.draws.sort(0).values
-        # Between neighbours of n sorted draws lies 1/(n + 1) of the mass, on average. With ends at
-        # k / (n - 1), intervals for 90 % of 20 draws hold 80 %.
-        beyond = (1 - coverage) / 2 * (len(ordered) + 1) - 1
-        k = int(beyond)
-        low = torch.lerp(ordered[k], ordered[k + 1], beyond - k)
-        return low, torch.lerp(ordered[-k - 1], ordered[-k - 2], beyond - k)
-
 
 @torch.no_grad()
 def impute(
@@ -128,7 +100,7 @@ def impute(
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)
     X = read_rows(machine, X, "X")
-    absent = by_column(machine, missing, len(X))
+    absent = _by_column(machine, missing, len(X))
     if method == "auto":
         hamiltonian = machine.hamiltonian()
         method = "exact" if has_posterior(hamiltonian, X.masked_fill(absent, torch.nan)) else "gibbs"
@@ -172,7 +144,7 @@ def impute_cells(
     done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=generator)
     if value != "draw" and done.method == "exact" and has_hidden_states(machine.graph, machine.layers):
         rows = read_rows(machine, X, "X")
-        absent = by_column(machine, missing, len(rows))
+        absent = _by_column(machine, missing, len(rows))
         cells = fill_cells(machine, encoder, rows.masked_fill(absent, torch.nan), generator)
         mean = torch.where(absent, bend(encoder, cells.mean).to(rows), rows)
         done = done._replace(mean=mean, mode=_nearest(machine, mean))
@@ -262,7 +234,7 @@ def _find_mode(machine: BoltzmannMachine) -> Tensor:
     return torch.cat([layer.mode(x, layer.reference()) for layer, x in layers], -1)
 
 
-def by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
+def _by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
     """Returns booleans of units as booleans of columns, (rows, width)."""
     _checks.numeric(missing, "missing")
     if missing.dtype not in (torch.bool, np.dtype(bool)):

@@ -29,8 +29,7 @@ from harmonium.training import Metric
 
 METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
 """Names of metrics."""
-LOOK_ANNEALING: dict[str, Any] = {"chains": 50, "temperatures": 300}
-"""Annealing for one value of a metric."""
+_LOOK_ANNEALING: dict[str, Any] = {"chains": 50, "temperatures": 300}  # for one value of a metric
 _LOOK_UNITS = 20_000  # visible units drawn for one pseudo-likelihood, over all rows
 _HIDDEN_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked repeatedly
 _LOOK_ROWS = 1000  # of a likelihood or a bound, evenly spaced
@@ -118,7 +117,7 @@ def _likelihoods(codec: Codec, rows: Rows, seed: int | torch.Generator) -> dict[
         v = every.take(every.spread(_LOOK_ROWS)).to(machine.device)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the error in the history says it too
-            partition = find_log_partition(machine, v, method, reverse=False, seed=seed, **LOOK_ANNEALING)
+            partition = find_log_partition(machine, v, method, reverse=False, seed=seed, **_LOOK_ANNEALING)
         errors[0] = partition.standard_error
         values = score_states(machine, v, partition.value, not summed) + codec.log_slopes(v)
         return float(values.mean())

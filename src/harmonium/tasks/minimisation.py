@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium.chains import Gibbs, Kernel, KernelState, run_kernel
+from harmonium.chains import Gibbs, KernelState, run_kernel
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, forbid, penalise
 from harmonium.sums import AUTO_LIMIT, EXPLICIT_LIMIT, exact_hamiltonian, find_mode
 
@@ -50,7 +50,6 @@ def minimise(
     sweeps: int = 1000,
     betas: Sequence[float] | None = None,
     method: str = "auto",
-    kernel: Kernel | None = None,
     seed: int | torch.Generator = 0,
 ) -> LowStates:
     """Finds states of the lowest energy: the most probable ones of a machine, ground states of a spin glass.
@@ -66,7 +65,6 @@ def minimise(
             simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983), which ends in states that no change of a
             single unit improves. "auto": "exact" where it takes seconds. Runs that end in a forbidden state
             are left out.
-        kernel: what moves the runs; Gibbs sweeps by default.
         seed: an int or a generator.
 
     Raises:
@@ -86,8 +84,6 @@ def minimise(
     _checks.one_of(method, "method", MINIMISE_METHODS)
     _checks.positive_int(runs, "runs")
     _checks.positive_int(sweeps, "sweeps")
-    if kernel is not None:
-        _checks.instance(kernel, "kernel", Kernel, "a kernel")
     ends = None if betas is None else _read_betas(betas)
     if not all(layer.two_values or layer.one_hot for layer in machine.layers):
         raise ValueError(
@@ -109,9 +105,7 @@ def minimise(
     # Runs go through forbidden states while they are hot: the penalty is twice what one unit can gain there.
     hamiltonian = penalise(hamiltonian, 1 + 2 * float(_list_changes(hamiltonian)[0].max()))[0]
     ends = _find_betas(hamiltonian) if ends is None else ends
-    return _list_states(
-        machine, _anneal(hamiltonian, kernel or Gibbs(), states, sweeps, ends, generator), "anneal"
-    )
+    return _list_states(machine, _anneal(hamiltonian, states, sweeps, ends, generator), "anneal")
 
 
 def _read_betas(betas: Sequence[float]) -> tuple[float, float]:
@@ -178,7 +172,6 @@ def _by_column(hamiltonian: Hamiltonian, edge: int, below: bool, inner: bool) ->
 
 def _anneal(
     hamiltonian: Hamiltonian,
-    kernel: Kernel,
     states: States,
     sweeps: int,
     ends: tuple[float, float],
@@ -191,11 +184,11 @@ def _anneal(
     for step in range(steps):
         beta = first * (last / first) ** (step / max(1, steps - 1))
         number = sweeps * (step + 1) // steps - sweeps * step // steps
-        state = _move(_cool(hamiltonian, beta), kernel, state, number, generator)
+        state = _move(_cool(hamiltonian, beta), state, number, generator)
     cold = _cool(hamiltonian, _QUENCH * last)
     for _ in range(_QUENCHES):
         before = state.states
-        state = _move(cold, Gibbs(), state, 1, generator)
+        state = _move(cold, state, 1, generator)
         if all(torch.equal(x, y) for x, y in zip(before, state.states, strict=True)):
             break
     return list(state.states)
@@ -208,10 +201,10 @@ def _cool(hamiltonian: Hamiltonian, beta: float) -> Hamiltonian:
 
 
 def _move(
-    hamiltonian: Hamiltonian, kernel: Kernel, state: KernelState, sweeps: int, generator: torch.Generator
+    hamiltonian: Hamiltonian, state: KernelState, sweeps: int, generator: torch.Generator
 ) -> KernelState:
-    begun = kernel.init(hamiltonian, [x.clone() for x in state.states], generator, sweeps)
-    return run_kernel(hamiltonian, kernel, begun, sweeps, generator)
+    begun = Gibbs().init(hamiltonian, [x.clone() for x in state.states], generator, sweeps)
+    return run_kernel(hamiltonian, Gibbs(), begun, sweeps, generator)
 
 
 def _list_states(machine: BoltzmannMachine, states: Sequence[Tensor], method: str) -> LowStates:

@@ -96,15 +96,12 @@ def log_probabilities(
     X: Numbers,
     layer: int,
     unit: int | None,
-    method: str | Tensor = "auto",
+    method: str = "auto",
     sweeps: int = 100,
     chains: int = 10,
     seed: int | torch.Generator = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Returns ln p of units, as ``predict`` returns p, and the rows that chains drew, (rows,) bool.
-
-    ``method`` may be those rows.
-    """
+    """Returns ln p of units, as ``predict`` returns p, and the rows that chains drew, (rows,) bool."""
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     _checks.positive_int(chains, "chains")
     if type(layer) is not int or layer not in machine.visible:
@@ -121,7 +118,7 @@ def log_probabilities(
     asked = list(range(kind.n_units)) if unit is None else [unit]
     X = _with_unit(hamiltonian, read_rows(machine, X, "X", hamiltonian.dtype), layer, asked, torch.nan)
     machine.check_rows(X, "X", missing=True)
-    drawn = method if isinstance(method, Tensor) else _find_drawn(hamiltonian, X, layer, asked, method)
+    drawn = _find_drawn(hamiltonian, X, layer, asked, method)
     found = X.new_empty(len(X), len(asked), len(kind.values()))
     listed = ~drawn
     lacking = X.isnan().sum(1) > kind.columns_per_unit

@@ -13,6 +13,8 @@ from harmonium.couplings import Coupling, Masked, Sparse
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, to_zero_sum_
 
+_UNIFORM = 0.01  # share of uniform noise in frequencies of states, of which some were not seen
+
 
 @torch.no_grad()
 def decimate(machine: BoltzmannMachine, pairs: int, *, edge: int = 0) -> BoltzmannMachine:
@@ -63,7 +65,6 @@ def activate(
     states: Numbers,
     *,
     weights: Tensor | None = None,
-    pseudocount: float = 0.01,
     edge: int = 0,
 ) -> BoltzmannMachine:
     """Returns a machine that joins more pairs of visible units: those that it is most wrong about.
@@ -78,7 +79,6 @@ def activate(
         X: (rows, visible_width).
         states: draws of the machine, (draws, visible_width).
         weights: Row weights, (rows,), at least 0 and some above; None means uniform.
-        pseudocount: share of uniform noise in both, in (0, 1), for states that were not seen.
         edge: number of the coupling in ``machine.edges``, such as one on ``Masked`` without any pair.
 
     Raises:
@@ -94,7 +94,6 @@ def activate(
     pairs = _checks.positive_int(pairs, "pairs", minimum=0)
     if pairs > int(free.sum()):
         raise ValueError(f"pairs: expected at most {int(free.sum())} that are not joined, received {pairs}")
-    noise = _checks.real(pseudocount, "pseudocount", low=1e-12, high=1 - 1e-12)
     hamiltonian = machine.hamiltonian()
     pair_shares = []
     for name, values, shares in (("X", X, weights), ("states", states, None)):
@@ -105,7 +104,7 @@ def activate(
         parts = hamiltonian.split(rows)
         a, b = (_one_hot(layer, parts[k]) for layer, k in ((below, l), (above, m)))
         both = torch.einsum("r,ris,rjt->ijst", share, a, b)
-        pair_shares.append((1 - noise) * both + noise / both[0, 0].numel())
+        pair_shares.append((1 - _UNIFORM) * both + _UNIFORM / both[0, 0].numel())
     gain = (pair_shares[0] * (pair_shares[0] / pair_shares[1]).log()).sum((2, 3))
     taken = _largest(gain.cpu().masked_fill(~free, -1), pairs)
     by_pair = machine.couplings[edge]
