@@ -290,13 +290,12 @@ def test_objects_that_are_numbers_are_numbers():
             ValueError,
             "all of column 2 is missing.*drop it",
         ),
-        (np.full((5, 5), np.nan), ValueError, "all of row 0 and of every other is missing"),
+        (np.full((5, 5), np.nan), ValueError, "every cell of every row is missing"),
         (FRAME.assign(age=np.inf), ValueError, "column 'age', received infinity at row 0"),
-        ({"age": [1, 2]}, TypeError, r"received a dict; pandas\.DataFrame\(X\) makes it one"),
-        ([{"age": 1}, {"age": 2}], TypeError, r"received a list; pandas\.DataFrame\(X\) makes it one"),
+        ({"age": [1, 2]}, TypeError, r"received a dict; .* pandas\.DataFrame takes a mapping"),
         (FRAME.assign(when=[[1]] * ROWS), TypeError, "'when'"),
     ],
-    ids=range(10),
+    ids=range(9),
 )
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_data_that_cannot_be_learnt_from_say_why(X, error, message, method):
