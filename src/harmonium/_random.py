@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.backends import runs
 from harmonium.backends.calls import key as key, keys as keys
+from harmonium.backends.runs import uniform as uniform
 
 
 def as_generator(seed: int | torch.Generator, device: torch.device | None = None) -> torch.Generator:
@@ -40,17 +40,6 @@ def as_generator(seed: int | torch.Generator, device: torch.device | None = None
     if not 0 <= seed < 1 << 63:
         raise ValueError(f"seed: expected an int in [0, 2**63), received {seed}")
     return torch.Generator(device=device or "cpu").manual_seed(int(seed))
-
-
-def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Draws uniform noise in [0, 1), on the generator's device; float32 has 24 bits, float64 53.
-
-    Compiled noise lies inside the interval: it has odd multiples of 2^-24.
-    """
-    noise = runs.uniform(shape, generator, dtype)
-    if noise is None:
-        return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
-    return noise
 
 
 def normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:

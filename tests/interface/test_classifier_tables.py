@@ -151,5 +151,5 @@ def test_file_and_machine(trees, tmp_path) -> None:
     machine.save(tmp_path / "bare.safetensors")
     with pytest.raises(ValueError, match=r"machine: expected one of rows without .* RBMClassifier\.load"):
         hm.RBM.load(tmp_path / "bare.safetensors")
-    with pytest.raises(TypeError, match=r"received a DataSet; its rows are X\.samples"):
+    with pytest.raises(TypeError, match=r"received a DataSet; .* rows as \.samples"):
         hm.RBM().fit(hm.data.read("digits"))

@@ -253,7 +253,7 @@ def test_noise_in_a_table_of_real_columns_is_taken_out(cli: CommandLine, tmp_pat
     refused = cli.refuse(
         "denoise", tmp_path / "mixed", tmp_path / "survey.csv", "--noise-std", 1, "--out", "x.npy"
     )
-    assert "received a table of bernoulli, binomial, gaussian" in refused
+    assert "received columns {" in refused
 
 
 def test_what_is_hidden_is_filled_in_whatever_the_order_of_columns(cli: CommandLine, tmp_path: Path) -> None:

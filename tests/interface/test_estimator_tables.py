@@ -243,7 +243,7 @@ def test_objects_that_are_numbers_are_numbers():
         (FRAME.mask(FRAME["age"] > 0), ValueError, r"expected a (row|column) to learn from"),
         (FRAME["age"], ValueError, r"received a Series; \.to_frame\(\) makes it a table"),
         (np.array([["a"], [{}]], dtype=object), TypeError, "column 0, received {}"),
-        (np.full((5, 5), np.nan), ValueError, "all of row 0 and of every other is missing"),
+        (np.full((5, 5), np.nan), ValueError, "every cell of every row is missing"),
         (FRAME.assign(when=[[1]] * ROWS), TypeError, "'when'"),
     ],
     ids=range(5),

@@ -10,7 +10,6 @@ import torch
 from torch.utils.data import DataLoader
 
 import harmonium as hm
-from harmonium.data import files
 from harmonium.training.batch_source import RowBatches
 
 RANDOM = np.random.default_rng(0)
@@ -83,21 +82,6 @@ def test_pages_of_a_map_that_may_be_written_to_are_kept(tmp_path) -> None:
         expected = torch.from_numpy(np.array(mapped)).float()
         for _ in range(2):
             assert torch.equal(rows.take(torch.arange(64)), expected)
-
-
-def test_a_large_idx_file_is_mapped(tmp_path, monkeypatch) -> None:
-    images = RANDOM.integers(0, 256, (50, 3, 2), dtype=np.uint8)
-    sides = b"".join(side.to_bytes(4, "big") for side in images.shape)
-    (tmp_path / "images.idx").write_bytes(b"\0\0\x08\x03" + sides + images.tobytes())
-    whole = hm.data.read(tmp_path / "images.idx").samples
-    assert hm.data.Rows.of(whole).in_memory
-    monkeypatch.setattr(files, "_MAPPED", 300)
-    mapped = hm.data.read(tmp_path / "images.idx").samples
-    rows = hm.data.Rows.of(mapped)
-    assert not rows.in_memory and np.array_equal(mapped, whole)
-    assert torch.equal(rows.take(torch.tensor([49, 3])), torch.from_numpy(whole[[49, 3]]).float())
-    monkeypatch.setattr(files, "_MAPPED", 301)
-    assert hm.data.Rows.of(hm.data.read(tmp_path / "images.idx").samples).in_memory
 
 
 @pytest.mark.parametrize("X", [(x for x in ()), DataLoader(ROWS)], ids=["generator", "DataLoader"])

@@ -70,7 +70,8 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
 
     If ``mirrored_from`` is not 0, row mirrored_from + i mirrors the noise of row i.
     """
-    bias, field = _join_bias(bias, field)
+    if bias.dim() > 1:
+        bias, field = _join_bias(bias, field)
     x = field.new_empty(field.shape)
     gain, low = _gain_and_low((len(bias),), (values,))
     over("draw", len(field), field.contiguous(), bias.contiguous(), gain, low, key, mirrored_from, x)
@@ -92,7 +93,8 @@ def _find_outside(hamiltonian: Any, layer: int, states: Sequence[Tensor]) -> tup
 
 def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) -> Tensor:
     """Draws categorical units given their field, (rows, width), and bias, (width,)."""
-    bias, field = _join_bias(bias, field)
+    if bias.dim() > 1:
+        bias, field = _join_bias(bias, field)
     x = field.new_empty(field.shape)
     q = field.shape[1] // units
     over("draw_categorical", -(-len(x) // LOT), field.contiguous(), q, bias.contiguous(), key, x)

@@ -20,11 +20,15 @@ _CHUNK = 1 << 12  # numbers of one stream of noise, 16 KB: half of a first-level
 _SHARES = 64  # of the rows that are compared, for threads
 
 
-def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor | None:
-    """Draws uniform noise inside (0, 1), odd multiples of 2^-24, from streams of a key of the generator."""
+def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Draws uniform noise in [0, 1), on the generator's device; float32 has 24 bits, float64 53.
+
+    Compiled noise lies inside the interval: it has odd multiples of 2^-24, from streams of a key of the
+    generator.
+    """
     size = prod(shape)
     if size < choice.NOISE or not choice.COMPILED or generator.device.type != "cpu" or dtype != torch.float32:
-        return None
+        return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
     noise = torch.empty(size + size % 2, dtype=dtype, device="cpu")  # a word makes two numbers
     calls.over("uniform", -(-size // _CHUNK), _CHUNK, calls.key(generator), noise)
     return noise[:size].view(tuple(shape))

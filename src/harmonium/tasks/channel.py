@@ -44,7 +44,7 @@ class SymmetricChannel:
         return (torch.where(noisy == high, gain, -gain).to(noisy.dtype) / (high - low),)
 
     def check(self, layer: Layer, noisy: Tensor) -> None:
-        """Refuses observations that the channel cannot make, or an unsuitable layer."""
+        """Refuses observations, (batch, width), that the channel cannot make, or an unsuitable layer."""
         if not layer.discrete:
             raise ValueError(f"flip_probability: expected discrete visible units, the machine has {layer}")
         if not self.exact and layer.two_values is None and layer.width == layer.n_units:
@@ -87,14 +87,14 @@ class GaussianChannel:
         self.exact = not isinstance(std, Tensor) and std == 0
 
     def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
-        """Returns what ``SymmetricChannel.evidence`` does."""
+        """Returns what observations, (batch, width), add to θ, as ``SymmetricChannel.evidence`` does."""
         precision = torch.as_tensor(self.std).to(noisy).square().reciprocal()
         square = precision.expand_as(noisy)
         first, *rest = layer.square or ()
         return (noisy * precision + square * first, *(square * part for part in rest))
 
     def check(self, layer: Layer, noisy: Tensor) -> None:
-        """Refuses what ``SymmetricChannel.check`` does."""
+        """Refuses observations, (batch, width), that the channel cannot make, or an unsuitable layer."""
         if layer.square is None or (layer.n_states or 2) > 2:
             raise ValueError(f"noise_std: expected real or two-state visible units, received {layer}")
         if self.exact:
@@ -121,10 +121,11 @@ def noise_in_states(std: float, encoder: Encoder) -> float | Tensor:
     if isinstance(encoder, Identity):
         return std
     scale: float | tuple[float, ...]
-    lines = [c for c in encoder.columns if isinstance(c, Line)] if isinstance(encoder, Table) else []
+    columns = encoder.columns if isinstance(encoder, Table) else ()
+    lines = [c for c in columns if isinstance(c, Line)]
     if isinstance(encoder, Standardise):
         scale = encoder.scale
-    elif isinstance(encoder, Table) and [c for c in lines if c.kind == "gaussian"] == [*encoder.columns]:
+    elif len(lines) == len(columns) and {c.kind for c in lines} == {"gaussian"}:
         scale = tuple(line.scale for line in lines)
     else:
         received = f"columns {encoder.kinds}" if isinstance(encoder, Table) else type(encoder).__name__
