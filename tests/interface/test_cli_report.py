@@ -426,6 +426,15 @@ def test_charts_hold_their_points_between_their_axes() -> None:
     assert ">bounds<" in interval("ln Z", {"± 2 SE": (1.0, 1.25), "bounds": (0.75, 2.0)}, 1.1, "nats").svg
 
 
+def test_charts_leave_names_and_close_numbers_as_they_are() -> None:
+    names = ["St Louis", "New L", "#abcde1"]
+    svg = histogram("cities", {"data": np.array(names, dtype=object)}).svg
+    assert all(f">{name}</text>" in svg for name in names)
+    svg = interval("ln Z", {"bounds": (13245.30, 13245.36)}, 13245.33, "nats").svg
+    ticks = re.findall(r">([\d.]+)</text>", svg)
+    assert len(ticks) > 2 and len({*ticks}) == len(ticks)
+
+
 def test_samples_from_data_stand_beside_those_from_noise(cli: CommandLine, tmp_path: Path) -> None:
     """Of two modes that a chain never leaves, chains from the data's stay there."""
     machine = hm.BoltzmannMachine([hm.Spin(40)], edges=[(0, 0)], seed=0)

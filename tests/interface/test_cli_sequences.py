@@ -136,7 +136,7 @@ def test_weights_are_given_as_they_are_written(
     ("text", "said"),
     [
         ("1\n1\n", "expected 5, one for each row of the data, received 2"),
-        ("1\n1\nx\n1\n1\n", "received nan as number 3"),
+        ("1\n1\nx\n1\n1\n", "line 3: expected a number, received 'x'"),
         ("0\n0\n0\n0\n0\n", "expected one above 0"),
     ],
 )

@@ -134,8 +134,10 @@ def test_precision_follows_from_distances(cli: CommandLine, run: Path, tmp_path:
     ("text", "said"),
     [
         ("1 2 3.0\n1 9 4.0\n", "expected pairs of sites from 1 to 8, received 1 9"),
-        ("1 2 3.0\n1 2\n", "Line #2 (got 2 columns instead of 3)"),
-        ("i j dist\n1 1 2 3.0\n", "expected a cell for each name above, i, j, dist, received 4 a line"),
+        ("1 2 3.0\n1 2\n", "line 2: expected 3 columns, received '1 2'"),
+        ("i j dist\n1 1 2 3.0\n", "line 2: expected 3 columns, received '1 1 2 3.0'"),
+        ("i;j;dist\n1;2;3,8\n", "line 2: expected 3 columns, received '1;2;3,8'"),
+        ("1 2 3.0\nfoo bar baz\n", "line 2: expected a number, received 'foo bar baz'"),
         ("1 2 nan\n", "expected that of some pair"),
     ],
 )

@@ -905,3 +905,10 @@ def test_words_in_columns_that_are_to_be_numbers_are_refused(tmp_path: Path) -> 
     (tmp_path / "x.csv").write_text("a,b\n1,1\nx,2\n")
     with pytest.raises(ValueError, match=r"'x'.*column 'a'; --read na_values=WORD takes a word as missing"):
         read(tmp_path / "x.csv", dtype={"a": "float"})
+
+
+def test_names_of_lines_may_have_none_above_them(tmp_path: Path) -> None:
+    """As R's ``write.table`` writes them."""
+    (tmp_path / "x.csv").write_text("a,b\nr1,1,2\nr2,3,4\n")
+    read = hm.data.read(tmp_path / "x.csv", index_col=0)
+    assert read.names == ("a", "b") and read.samples.tolist() == [[1, 2], [3, 4]]

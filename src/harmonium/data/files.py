@@ -470,33 +470,33 @@ def read_distances(path: str | Path, sites: int) -> Tensor:
 def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Returns the numbers of a table or an array, and the names above them, () where there are none.
 
-    Commas or semicolons separate cells, or else blanks. A cell that is no number, such as the name of a
-    sequence, is NaN.
+    Spaces, tabs, commas or semicolons separate cells. A cell that is no number, such as the name of a
+    sequence, is NaN where another cell of its line is one.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{name}: there is no file {path}")
     if path.suffix.lower() == ".npy":
         return read_npy(path).astype(np.float64), ()
-    lines = path.read_text("utf-8-sig").splitlines()
-    filled = [k for k, line in enumerate(lines) if line.strip() and not line.startswith("#")]
-    first = lines[filled[0]] if filled else ""
-    separator = next((mark for mark in ",;" if mark in first), None)
-    names = tuple(cell.strip(' "') for cell in first.split(separator))
-    named = not any(map(is_number, names))
-    if len(filled) <= named:
+    names, rows = tuple[str, ...](), list[list[float]]()
+    for number, line in enumerate(path.read_text("utf-8-sig").splitlines(), 1):
+        cells = re.split(r"\s*[,;]\s*|\s+", line.strip())
+        if not line.strip() or line.startswith("#"):
+            continue
+        wrong = ""
+        if any(map(is_number, cells)):
+            rows.append([float(x) if is_number(x) else math.nan for x in cells])
+            width = len(names or rows[0])
+            wrong = f"{width} columns" if len(cells) != width else ""
+        elif rows or names:
+            wrong = "a number"
+        else:
+            names = tuple(cell.strip('"') for cell in cells)
+        if wrong:
+            received = repr(line.strip()[:40])
+            raise ValueError(f"{name}: {path}: line {number}: expected {wrong}, received {received}")
+    if not rows:
         raise ValueError(f"{name}: {path}: expected numbers, received none")
-    try:
-        above = filled[0] + 1 if named else 0
-        values = np.genfromtxt(lines, delimiter=separator, skip_header=above, ndmin=2)
-    except ValueError as error:
-        reason = str(error).removeprefix("Some errors were detected !").strip()
-        raise ValueError(f"{name}: {path}: {reason}") from error
-    if named and len(names) != values.shape[1]:
-        raise ValueError(
-            f"{name}: {path}: expected a cell for each name above, {', '.join(names)}, received "
-            f"{values.shape[1]} a line"
-        )
-    return values, names if named else ()
+    return np.array(rows, np.float64), names
 
 
 # Built-in names

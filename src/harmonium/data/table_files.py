@@ -159,7 +159,12 @@ def _named_cells(path: Path, content: str, options: dict[str, Any]) -> tuple[Any
     """
     separator, header = options["sep"], options.get("header", "infer")
     looks = header == "infer" and "names" not in options
-    if len(separator) > 1 or _LAYOUT & options.keys() or header not in ("infer", 0, None):
+    laid_out = len(separator) > 1 or _LAYOUT & options.keys() or header not in ("infer", 0, None)
+    if not laid_out and looks and "index_col" in options:  # R writes no name above those of the lines
+        filled = (x for x in csv.reader(io.StringIO(content), delimiter=separator) if "".join(x).strip())
+        widths = [len(cells) for cells in islice(filled, 2)]
+        laid_out = widths[0] < widths[-1]
+    if laid_out:
         native = _cells(content, options)
         below = native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist() if looks else []
         named, doubt = _holds_names([[*native.columns], *below]) if looks else (True, False)
@@ -176,8 +181,9 @@ def _named_cells(path: Path, content: str, options: dict[str, Any]) -> tuple[Any
     options |= {"names": names, "header": 0 if named else None}
     native = _cells(content, options)
     if len(names) == 1 and native.dtypes.iloc[0] == "string" and not options["dtype"]:
+        word = next((x for (x,) in rows[named:] if is_code(x) or not is_number(x)), rows[-1][0])
         raise ValueError(
-            f"expected several columns, or numbers, received {rows[-1][0]!r}; cells are separated by commas, "
+            f"expected several columns, or numbers, received {word!r}; cells are separated by commas, "
             r"semicolons, tabs or |; --read sep='\s+' takes spaces, --read dtype=string one column of text"
         )
     return native, named
@@ -273,6 +279,8 @@ def _first_rows(content: str, separator: str) -> list[list[str]]:
 
 def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parts of a ``DataSet`` with a frame's cells, whose columns have names or not."""
+    if not len(native):
+        raise ValueError("expected at least one row below the names of columns, received none")
     frame = frame_of(native)
     parts: dict[str, Any] = {"notes": tuple(notes), "read": read}
     if named or not frame.numeric:

@@ -30,10 +30,11 @@ def validated(estimator: Any, X: Any, *, reset: bool = False, sparse: bool = Tru
     column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing cell
     is NaN or None in either. ``reset``: names and number of columns are taken from X.
     """
-    if isinstance(X, (DataSet, str, PathLike, Mapping)) and not is_sparse(X):
+    of_mappings = isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], Mapping)
+    if of_mappings or (isinstance(X, (DataSet, str, PathLike, Mapping)) and not is_sparse(X)):
         raise TypeError(
             f"X: expected a data frame, an array or a sparse matrix, received a {type(X).__name__}; "
-            "pandas.read_csv reads a file, pandas.DataFrame takes a mapping, a DataSet has rows as .samples"
+            "pandas.read_csv reads a file, pandas.DataFrame takes a mapping or a list of such, a DataSet has rows as .samples"
         )
     if isinstance(X, (list, tuple)) and (objects := np.asarray(X, dtype=object)).ndim == 2:
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X

@@ -78,7 +78,10 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         try:
             told = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
         except ValueError as error:
-            raise ValueError(f"y: expected finite numbers, received others ({error})") from error
+            raise ValueError(
+                f"y: expected finite numbers, received others ({error}); leave such rows out, and "
+                "take RBMClassifier for labels"
+            ) from error
         check_consistent_length(frame, told)
         names, fresh.target_ = {column.name for column in frame.columns}, "y"
         while fresh.target_ in names:

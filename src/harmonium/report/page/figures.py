@@ -39,9 +39,9 @@ _SUPERFLUOUS = (
     (r' style="text-anchor: middle"', ""),
     (r'style="fill: none; stroke: #abcde9; stroke-width: 0.8"', 'class="grid"'),
     (r"(\d\.\d)\d+(?=[^<>]*>)", r"\1"),  # within tags, not in texts
-    (r"\s+L?\s*", " "),
-    (r"> <", "><"),
-    (r"#abcde(\d)", r"var(--c\1)"),
+    (r"\s+L?\s*(?=[^<>]*>)", " "),
+    (r">\s+<", "><"),
+    (r"#abcde(\d)(?=[^<>]*>)", r"var(--c\1)"),
 )
 
 Points = Sequence[tuple[float, float]]
@@ -70,7 +70,7 @@ def _draw(
         axes = figure.add_axes((62 / _WIDTH, 40 / _HEIGHT, 298 / _WIDTH, 180 / _HEIGHT))
         axes.locator_params(nbins=5)
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{value:g}")
+            axis.set_major_formatter(lambda value, _: f"{value:.10g}")
         axes.set(xlabel=x_label, ylabel=y_label)
         fill(axes)
         figure.patch.set_visible(False)
@@ -129,7 +129,7 @@ def chart(
             highest.append(max(y[-1] for y in [*points, *band]))
         if 0 < _WIDE * min(lowest) < max(highest):
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:.10g}")
             axes.yaxis.set_minor_formatter("")
         axes.margins(x=0)
         if x_ticks is not None:

@@ -244,11 +244,12 @@ def fill_samples(section: Section, subject: Subject) -> None:
     panels = {"samples": subject.decode(subject.seen[some])}
     panels[f"their {word}"] = subject.estimate(means[some], subject.seen[some])
     about = f"Drawn states, and their {word} given the hidden units, which are smoother than anything drawn."
-    if subject.from_data is not None:
-        panels["from data"] = subject.decode(subject.from_data[some])
     if index is not None:
         panels["nearest rows"] = subject.decode(subject.given[index[some]])
         about += f" Below them the nearest of {len(subject.given)} rows: copies would be the same."
+    if subject.from_data is not None:
+        panels["from data"] = subject.decode(subject.from_data[some])
+        about += " Last, chains that began at rows of the data."
     section.pictures.append(subject.draw("Samples", about, panels))
     if subject.rows is None:
         section.lead += " " + subject.lacking
