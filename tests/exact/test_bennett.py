@@ -80,6 +80,13 @@ def test_distributions_far_apart_hardly_overlap() -> None:
     assert found.overlap < 1e-6 and found.value == pytest.approx(0, abs=30)
 
 
+def test_a_root_without_overlap_is_found_all_the_same() -> None:
+    """Where every term underflows, the two largest are equal: -(c + 9000) = c + 1000."""
+    ratio = bennett_ratio(torch.full((50,), 9000.0), torch.full((50,), 1000.0))
+    assert abs(ratio.value + 5000) < 1e-9 and ratio.overlap == 0 and np.isfinite(ratio.standard_error)
+    assert bennett_ratio(torch.tensor([2000.0, 2010]), torch.tensor([5000.0, 5010])).standard_error == np.inf
+
+
 def test_influences_add_up_to_nothing_and_to_the_error() -> None:
     found = bennett_ratio(*map(torch.from_numpy, states(60, 40)))
     assert found.influence.shape == (100,)

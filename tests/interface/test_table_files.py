@@ -453,7 +453,7 @@ def test_what_cannot_be_read_is_refused_with_what_to_type(tmp_path: Path, name: 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("a,b\n", "expected at least one row (0 sample(s)"),
+        ("a,b\n", "expected at least one row below the names"),
         ("\n\n", "expected at least one row, received none"),
         ("a,b\n1,2\n3,1\0\n", "line 3: expected text, received the character NUL"),
         ("a,b\n1e999,2\n3,1\n", "expected finite numbers in column 'a', received infinity at row 0"),

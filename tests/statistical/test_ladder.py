@@ -298,3 +298,19 @@ def test_flat_order_is_that_of_the_statistics() -> None:
     total = hm.machine.Statistics(hamiltonian)
     total.add(hamiltonian, states, 1.0)
     torch.testing.assert_close(flat(total), statistics_of(hamiltonian, states).sum(0).detach())
+
+
+def test_a_round_goes_on_from_the_chains_at_the_top_and_from_rungs_of_its_own() -> None:
+    machines = [hm.BoltzmannMachine([hm.Spin(6), hm.Spin(6)]) for _ in range(2)]
+    for parameter in (p for machine in machines for p in machine.parameters()):
+        parameter.detach().zero_()
+    machines[1].couplings[0].weight.detach().fill_(3.0)  # all up or all down, for good
+    hamiltonian, ladder = machines[1].hamiltonian(), hm.ladder.Ladder([machines[0]])
+    generator = torch.Generator().manual_seed(0)
+    up = torch.ones(4, 6)
+    state = ladder.init(hamiltonian, [up, up], generator)._replace(states=[-up, -up])
+    after, _ = ladder.step(hamiltonian, state, generator)
+    assert torch.equal(after.states[0], -up)
+    crafted = after._replace(memory=replace(after.memory, factors=[[2.0]]))
+    with pytest.raises(ValueError, match=r"factors: expected \[\[1.0\]\], as its rungs have them"):
+        ladder.check(hamiltonian, crafted)

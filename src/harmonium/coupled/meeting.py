@@ -185,7 +185,15 @@ def run_pairs(
 
     ``start`` has for each layer (pairs, width_l), ``row_weights`` is (pairs,). ``fields`` has the fields of
     some layers at the start, (pairs, width_l), where they are known.
+
+    Raises:
+        ValueError: m below k, a cap below m or the lag, or an odd number of antithetic pairs.
     """
+    _checks.positive_int(m, "m", minimum=_checks.positive_int(k, "k", minimum=0))
+    if max_sweeps is not None:
+        _checks.positive_int(max_sweeps, "max_sweeps", minimum=max(m, lag))
+    if antithetic and len(start[0]) % 2:
+        raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
     if row_weights is None and isinstance(pair_kernel, Gibbs) and pair_kernel.even is pair_kernel.odd is None:
         ran = runs.pairs(
             hamiltonian, start, generator, k=k, m=m, lag=lag, max_sweeps=max_sweeps,

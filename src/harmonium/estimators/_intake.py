@@ -34,7 +34,8 @@ def validated(estimator: Any, X: Any, *, reset: bool = False, sparse: bool = Tru
     if of_mappings or (isinstance(X, (DataSet, str, PathLike, Mapping)) and not is_sparse(X)):
         raise TypeError(
             f"X: expected a data frame, an array or a sparse matrix, received a {type(X).__name__}; "
-            "pandas.read_csv reads a file, pandas.DataFrame takes a mapping or a list of such, a DataSet has rows as .samples"
+            "pandas.read_csv reads a file, pandas.DataFrame takes a mapping or a list of such, "
+            "a DataSet has rows as .samples"
         )
     if isinstance(X, (list, tuple)) and (objects := np.asarray(X, dtype=object)).ndim == 2:
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X

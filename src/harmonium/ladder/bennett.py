@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
@@ -67,14 +68,14 @@ def bennett_ratio(gap_a: Tensor, gap_b: Tensor) -> BennettRatio:
     shift = log(len(x) / len(y))
 
     def sides(c: float) -> tuple[Tensor, Tensor]:
-        return torch.sigmoid(-(c + x + shift)), torch.sigmoid(c + y + shift)
+        return logsigmoid(-(c + x + shift)), logsigmoid(c + y + shift)
 
     def excess(c: float) -> float:
         left, right = sides(c)
-        return float(left.sum() - right.sum())
+        return float(left.logsumexp(0) - right.logsumexp(0))
 
-    # The excess falls from n_a to -n_b as c grows: it has one root. The bracket begins around the places
-    # -Δ - M where single terms are ½, and doubles until the root is inside.
+    # The excess of logarithms, which do not underflow, falls without end as c grows: it has one root. The
+    # bracket begins around the places -Δ - M where single terms are ½, and doubles until the root is inside.
     ends = torch.cat((-x, -y)) - shift
     low, high = float(ends.min()) - 1, float(ends.max()) + 1
     while excess(low) < 0:
@@ -83,13 +84,18 @@ def bennett_ratio(gap_a: Tensor, gap_b: Tensor) -> BennettRatio:
         high += high - low
     c = brentq(excess, low, high, xtol=1e-12)
     left, right = sides(c)
+    scale = torch.cat((left, right)).amax()
+    left, right = (left - scale).exp(), (right - scale).exp()
     slopes = left * torch.sigmoid(c + x + shift), right * torch.sigmoid(-(c + y + shift))
     slope = torch.cat(slopes).sum()
     # To first order a term that is larger by δ moves the root by δ / slope. Means are taken off, since only
     # what deviates from the expectation under a distribution is an error.
     influence = torch.cat((left - left.mean(), right.mean() - right)) / slope
     sizes = len(x) * len(y) / (len(x) + len(y))
-    return BennettRatio(c, influence, float(influence.square().sum().sqrt()), float(slope / sizes))
+    if not slope > 0:  # as where every state is the likelier under the other machine
+        influence = torch.full_like(influence, inf)
+    overlap = float(slope * scale.exp() / sizes)
+    return BennettRatio(c, influence, float(influence.square().sum().sqrt()), overlap)
 
 
 class LadderPartition(NamedTuple):
@@ -220,7 +226,8 @@ def log_partitions(
         steady=kernel.period is not None,
     )
     made, noted, renewed = 0, list[tuple[Tensor, ...]](), 0.0
-    with show_progress(warm_up + max(rounds, warm_up), 0, progress) as show:
+    total = warm_up + max(rounds, warm_up)
+    with show_progress(total, 0, progress) as show:
         while made + 2 <= warm_up and (renewed := _find_renewed(climbing.state[0])) < RENEWED:
             climbing.advance()
             made += 2
@@ -231,7 +238,7 @@ def log_partitions(
             climbing.advance()
             noted.append(tuple(x.clone() for x in climbing.state[1]))
             if show:
-                show(made + 2 * pair + 2, lambda: {"from_rung_0": renewed})
+                show(total - 2 * (counted - pair - 1), lambda: {"from_rung_0": renewed})
     end = climbing.state[0]
     gaps = torch.empty(len(end.memory.rungs), 2, len(end.states[0]), counted, dtype=torch.float64)
     for odd, several in enumerate(zip(*noted, strict=True)):
@@ -295,7 +302,8 @@ def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, float]:
     influence = torch.stack([ratio.influence.view(2, chains, rounds).sum((0, 2)) for ratio in ratios])
     spread, path = (x.square().sum(1) * chains / (chains - 1) for x in (influence, influence.cumsum(0)))
     independent = torch.tensor([ratio.standard_error for ratio in ratios], dtype=torch.float64).square()
-    least = float((independent / spread).nan_to_num(1.0).amin().clamp(max=1.0))
+    shares = torch.where(independent.isinf(), 0.0, (independent / spread).nan_to_num(1.0))
+    least = float(shares.amin().clamp(max=1.0))
     steps = torch.tensor([0.0, *(ratio.value for ratio in ratios)], dtype=torch.float64)
     return (
         bottom + steps.cumsum(0),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._states import record, require_alike
-from harmonium._storage import FORMAT, check_free, pack, replace_file, unpack
+from harmonium._storage import FORMAT, OtherVersion, check_free, pack, replace_file, unpack
 from harmonium.chains import Gibbs, Info, Kernel, KernelState, Tempering, check_chains, run_kernel
 from harmonium.ladder.rungs import (
     Pilots,
@@ -30,7 +30,7 @@ from harmonium.ladder.rungs import (
 from harmonium.ladder.stretches import Ways, cut_rungs
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
-_FORM, _VERSION = f"{FORMAT} ladder", 1  # of the files of ladders
+_FORM, _VERSION = f"{FORMAT} ladder", 2  # of the files of ladders
 _LEAST = 0.15  # acceptance below which a given gap is filled: a gap made for 0.5 is measured at 0.3 and more
 
 
@@ -249,7 +249,8 @@ class Ladder(Kernel):
         moved, memories = [stretches[0].hamiltonian.draw_independent(chains, generator)], list[Any]()
         fields: list[Mapping[int, Tensor]] = [{}]
         for at, own in zip(stretches[1:], before.memories, strict=True):
-            x = at.hamiltonian.clamp_states([x[at.rows] for x in before.states])
+            top_here = at is stretches[-1]  # whose chains are those of the state, which may be another's
+            x = at.hamiltonian.clamp_states(state.states if top_here else [x[at.rows] for x in before.states])
             after = KernelState(x, state.sweeps * self.sweeps, own)
             after = run_kernel(at.hamiltonian, self.kernel, after, self.sweeps, generator)
             moved.append(after.states)
@@ -311,6 +312,9 @@ class Ladder(Kernel):
         generator, below = _random.as_generator(0, hamiltonian.device), [[*state.states]] * len(memory.rungs)
         fresh = self.init(hamiltonian, state.states, generator, 1, rungs=memory.rungs, below=below)
         require_alike(memory, fresh.memory, name)
+        if memory.factors != fresh.memory.factors:
+            expected = f"expected {fresh.memory.factors}, as its rungs have them"
+            raise ValueError(f"{name}.factors: {expected}, received {memory.factors}")
         check_chains(hamiltonian, memory.states)
 
     def __repr__(self) -> str:
@@ -446,6 +450,8 @@ def load_ladder(path: str | os.PathLike[str], machine: BoltzmannMachine) -> Ladd
         stacked = [tensors[str(i)] for i in range(len(tensors))]
         rungs = [[x.clone() for x in rung] for rung in zip(*stacked, strict=True)]
         ladder = Ladder(rungs, **header["settings"])
+    except OtherVersion as error:
+        raise ValueError(f"path: {path}: {error}") from error
     except Exception as error:  # whatever a damaged file leads to
         raise ValueError(f"path: {path} is damaged, or not a ladder of harmonium ({error})") from error
     try:

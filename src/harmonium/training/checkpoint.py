@@ -13,7 +13,7 @@ from harmonium._storage import CHECKPOINT, OtherVersion, pack, replace_file, unp
 
 PREVIOUS = "checkpoint-previous.safetensors"
 FORMAT = "harmonium checkpoint"
-VERSION = 5  # of the layout of a checkpoint: raised where an older file could be misread
+VERSION = 6  # of the layout of a checkpoint: raised where an older file could be misread
 
 
 class DamagedCheckpoint(ValueError):
