@@ -1,7 +1,7 @@
 """Holds the prose to its limits: words a sentence, width, openings, tables, words of our own.
 
 ``python .ci/words.py`` prints what is over a limit and ends with 1 if anything is. ``--count`` prints a
-line a page. A page is as long as its thought: only a version of the changelog has a limit of lines.
+line a page. A page is as long as its thought.
 """
 
 from __future__ import annotations
@@ -171,13 +171,6 @@ def page_opening(text: str) -> list[str]:
     return [first] if OPENINGS.match(first) and not first.endswith("?") else []
 
 
-def versions(text: str) -> Iterator[tuple[str, int]]:
-    """Yields the heading and the number of lines of every version of the changelog."""
-    parts = re.split(r"^(## .*)$", text, flags=re.MULTILINE)
-    for head, body in zip(parts[1::2], parts[2::2], strict=True):
-        yield head, len(body.strip().splitlines())
-
-
 def over(path: str, text: str, kind: Kind) -> dict[str, list[str]]:
     """Returns what a page has beyond its limits, by the limit."""
     found = {
@@ -190,8 +183,6 @@ def over(path: str, text: str, kind: Kind) -> dict[str, list[str]]:
         "opening": page_opening(text),
         "words": own_words(text),
     }
-    if path == "CHANGELOG.md":
-        found["lines"] = [f"{head}: {n} lines, expected at most 60" for head, n in versions(text) if n > 60]
     return {limit: entries for limit, entries in found.items() if entries}
 
 

@@ -48,11 +48,6 @@ def test_what_is_over_a_limit_is_found(text: str, limits: set[str]) -> None:
     assert set(words.over("docs/page.md", text, USERS)) == limits
 
 
-def test_versions_of_the_changelog_are_counted_one_by_one() -> None:
-    text = "# Changelog\n\n## 2\n" + "- one\n" * 61 + "\n## 1\n\n- two\n"
-    assert list(words.versions(text)) == [("## 2", 61), ("## 1", 1)]
-
-
 def test_faults_have_their_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text(f"# Page\n\n{LONG}\n")

@@ -302,7 +302,7 @@ def test_flat_order_is_that_of_the_statistics() -> None:
 
 def test_a_round_goes_on_from_the_chains_at_the_top_and_from_rungs_of_its_own() -> None:
     machines = [hm.BoltzmannMachine([hm.Spin(6), hm.Spin(6)]) for _ in range(2)]
-    for parameter in (p for machine in machines for p in machine.parameters()):
+    for parameter in (p for made in machines for p in made.parameters()):
         parameter.detach().zero_()
     machines[1].couplings[0].weight.detach().fill_(3.0)  # all up or all down, for good
     hamiltonian, ladder = machines[1].hamiltonian(), hm.ladder.Ladder([machines[0]])
