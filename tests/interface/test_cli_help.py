@@ -80,6 +80,23 @@ def planted(
 """
 
 
+def test_the_command_of_the_page_runs(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "extending_commands.md").read_text("utf-8")
+    (tmp_path / "energies.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.setattr(sys.modules["harmonium.cli.app"], "_FOLDER", tmp_path)
+    monkeypatch.setattr("harmonium.cli.commands.__path__", [str(tmp_path)])
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)], seed=0)
+    machine.save(tmp_path / "m.safetensors")
+    found = cli.succeed(
+        "energies", tmp_path / "m.safetensors", "bars-and-stripes", "--rows", 5, "--json"
+    ).json
+    X = torch.from_numpy(hm.data.bars_and_stripes()[:5])
+    assert found["rows"] == 5
+    assert found["free_energy"] == pytest.approx(float(machine.free_energy(X).mean().detach()))
+
+
 def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "planted.py").write_text(COMMAND)
     monkeypatch.setattr(sys.modules["harmonium.cli.app"], "_FOLDER", tmp_path)
