@@ -227,12 +227,16 @@ def test_another_version(version: Any, tmp_path: Path) -> None:
     assert "reads version 1" in message
 
 
-@pytest.mark.parametrize("kind", ["potts", None])
-def test_an_unknown_kind_of_layer(kind: Any, tmp_path: Path) -> None:
-    path = forged(tmp_path / "machine", lambda text, values: text["layers"][2].update(kind=kind))
+def test_an_unknown_kind_of_layer_is_no_damage(tmp_path: Path) -> None:
+    path = forged(tmp_path / "machine", lambda text, values: text["layers"][2].update(kind="potts"))
     message = refusal(path)
-    assert "has no layer" in message
-    assert repr(kind) in message
+    assert "has no layer 'potts'" in message and "HARMONIUM_IMPORT" in message
+    assert "damaged" not in message
+
+
+def test_a_kind_that_is_no_name(tmp_path: Path) -> None:
+    path = forged(tmp_path / "machine", lambda text, values: text["layers"][2].update(kind=None))
+    assert "damaged, layers[2]: expected the name of a kind of layer, received None" in refusal(path)
 
 
 @pytest.mark.parametrize("value", [float("nan"), -float("inf")])

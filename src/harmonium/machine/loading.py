@@ -17,6 +17,10 @@ from harmonium.machine.boltzmann import BoltzmannMachine, refuse_infinite
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
+class _UnknownKind(ValueError):
+    """A layer or coupling whose class is not here."""
+
+
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMachine:
     """Returns the machine from the file that ``BoltzmannMachine.save`` wrote, or from the folder of a run.
 
@@ -44,6 +48,11 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> BoltzmannMa
     tensors, header = _storage.read(path)
     try:
         return rebuild(header, tensors, device)
+    except _UnknownKind as error:
+        raise ValueError(
+            f"path: {path}, {error}; a class of your own has to be made before, for the command by "
+            "HARMONIUM_IMPORT"
+        ) from error
     except ValueError as error:
         raise ValueError(f"path: {path} is damaged, {error}") from error
 
@@ -150,8 +159,10 @@ def _build(registry: Mapping[str, Any], config: Any, name: str, what: str) -> An
         raise ValueError(f"{name}: expected a mapping, received {type(config).__name__}")
     arguments = {key: value for key, value in config.items() if what == "layer" or key != "layers"}
     kind = arguments.pop("kind", None)
-    if not isinstance(kind, str) or kind not in registry:
-        raise ValueError(f"{name}: this version of harmonium has no {what} {kind!r}")
+    if not isinstance(kind, str):
+        raise ValueError(f"{name}: expected the name of a kind of {what}, received {kind!r}")
+    if kind not in registry:
+        raise _UnknownKind(f"{name}: this version of harmonium has no {what} {kind!r}")
     try:
         return registry[kind](**arguments)
     except (TypeError, ValueError, KeyError, OverflowError, RuntimeError) as error:
