@@ -68,8 +68,8 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
 
     Args:
         result: strings, numbers, None, lists of strings; mappings of them; and lists of such mappings, each
-            shown as a table with a column for every mapping, or of a ``Listing`` a line. Its ``notes`` are
-            shown last, a line each.
+            shown as a table with a column for every mapping, or of a ``Listing`` a line. ``notes``, and
+            ``doubts`` of a mapping, are shown last, a line each.
         as_json: which of the two. Numbers that JSON cannot hold become null.
     """
     if as_json:
@@ -78,13 +78,15 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
     console = Console(
         file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH_OFF_A_TERMINAL, highlight=False
     )
-    scalars, tables = Table.grid(padding=(0, 2)), list[Table]()
+    scalars, tables, notes = Table.grid(padding=(0, 2)), list[Table](), [*result.get("notes", ())]
     for name, value in result.items():
         if name == "notes":
             continue
         if isinstance(value, Mapping):
+            notes += value.get("doubts", ())
             for inner, item in value.items():
-                scalars.add_row(*_row(f"{name} {inner}", [item]))
+                if inner != "doubts":
+                    scalars.add_row(*_row(f"{name} {inner}", [item]))
         elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
             tables.append(_lines(value) if isinstance(value, Listing) else Table.grid(padding=(0, 2)))
             for inner in () if isinstance(value, Listing) else value[0]:
@@ -95,7 +97,7 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
     for table in tables:
         console.print()
         console.print(table)
-    for line in result.get("notes", ()):
+    for line in dict.fromkeys(notes):
         console.print(Text(f"\n{line}"))
 
 
