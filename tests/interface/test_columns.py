@@ -320,6 +320,21 @@ def test_dates_of_polars() -> None:
     assert table.decode(np.full((1, 6), np.nan)).schema == frame.schema
 
 
+def test_counts_come_back_from_their_logarithms_and_from_steps() -> None:
+    frame = pandas.DataFrame({"n": np.arange(60) % 9, "tens": np.arange(60) % 4 * 10})
+    kinds: dict[str | int, Any] = {
+        "n": {"kind": "gaussian", "transform": "log"}, "tens": {"kind": "binomial", "step": 10}
+    }  # fmt: skip
+    table = hm.tables.Table.fit(frame, kinds)
+    states = table.encode(frame)
+    pandas.testing.assert_frame_equal(table.decode(states), frame)
+    logarithms = np.log(frame["n"] + 0.5)
+    np.testing.assert_allclose(states[:, 0], (logarithms - logarithms.mean()) / logarithms.std(ddof=0))
+    np.testing.assert_array_equal(states[:, 1], frame["tens"] / 10)
+    with pytest.raises(ValueError, match="expected counts from 0 in steps of 10, received 15"):
+        hm.tables.Table.fit(frame.assign(tens=15), kinds)
+
+
 # Many labels
 # --------------------------------------------------------------------------------
 
