@@ -47,6 +47,7 @@ HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is fas
 NARROW = 8  # unless the rows are narrower
 LEAST_UPDATES = 200  # of a run that is worth the time to load what is compiled, half a second
 SMALL_UPDATES = 1 << 23  # couplings times rows and sweeps up to which many updates at once are faster
+FEW_CHAINS = 256  # chains or rows up to which they are: from 300 on torch is level, at 1,000 twice as fast
 IN_TURN = 1 << 10  # units of a batch from which on it is worth loading numba to draw them one by one
 WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
 _BITS_FROM = 96  # rows from which bits are faster; docs/decisions/0010 has the measurements
@@ -176,13 +177,14 @@ def _small(machine: Machine, couplings: int, two_valued_layers: Iterable[Any]) -
     )
 
 
-def small_updates(machine: Machine, rows: int, updates: int) -> bool:
+def small_updates(machine: Machine, chains: int, rows: int, updates: int) -> bool:
     """Returns whether updates are made many at once (``updates``).
 
     That parameters are natural ones, and couplings dense, is for ``training.compiled_updates`` to see.
 
     Args:
         machine: the machine.
+        chains: Chains, or rows of the batch if they are more.
         rows: Rows of the batch, and chains times their sweeps.
         updates: Updates of the run.
     """
@@ -190,6 +192,7 @@ def small_updates(machine: Machine, rows: int, updates: int) -> bool:
     return (
         COMPILED
         and updates >= LEAST_UPDATES
+        and chains <= FEW_CHAINS
         and all(x.gaussian or x.one_hot or x.two_values in VALUES for x in machine.layers)
         and machine.graph.edges == tuple((l, last) for l in range(last))
         and machine.graph.visible == tuple(range(last))

@@ -44,12 +44,13 @@ def served(state: TrainingState) -> bool:
         or not (source.checked and source.observed)
     ):
         return False
-    rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
+    chains = max(source.size, rule.gibbs_chains.chains or 0)
+    rows = source.size + chains * rule.gibbs_chains.sweeps
     return (
         all(isinstance(coupling, Dense) for coupling in machine.couplings)
         and all(_learns_mean(layer) or _learns_theta(layer) for layer in machine.layers)
         and all(x.requires_grad and x.is_contiguous() for x in machine.parameters())
-        and backends.small_updates(machine.hamiltonian(), rows, state.total)
+        and backends.small_updates(machine.hamiltonian(), chains, rows, state.total)
     )
 
 
