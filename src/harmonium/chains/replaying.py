@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium._states import map_leaves
-from harmonium.backends import choice
+from harmonium.backends import records
 from harmonium.backends.recording import replay
 from harmonium.backends.rounding import ASKED
 from harmonium.machine import Hamiltonian
@@ -41,7 +41,7 @@ def replay_under(
         What the step made, by a recording where the device records; the next call writes over it if it is
         not to stay.
     """
-    if not choice.records(hamiltonian.device):
+    if not records(hamiltonian.device):
         return step(hamiltonian, given)
     like = hamiltonian.without_cache()
 
