@@ -494,7 +494,12 @@ def test_what_is_left_to_tensor_code(monkeypatch):
         assert layers_in_turn(hamiltonian, rows) == set()
     theirs = tuple((p.expand(rows, -1),) for (p,) in hamiltonian.thetas)
     by_row = Hamiltonian(hamiltonian.layers, hamiltonian.graph, theirs, hamiltonian.J)
-    assert layers_in_turn(by_row, rows) == set()
+    assert layers_in_turn(by_row, rows) == {0}  # a bias of every row is a part of its field
+    generator = torch.Generator().manual_seed(0)
+    start = machine.random_states(rows, seed=generator)
+    noise = torch.rand(machine.layers[0].n_units, rows, generator=generator)
+    drawn = [draw_in_turn(each, 0, start, np.uint64(0), noise) for each in (hamiltonian, by_row)]
+    assert torch.equal(*drawn)
     monkeypatch.setattr(choice, "COMPILED", False)
     assert layers_in_turn(hamiltonian, rows) == set()
     real = hm.BoltzmannMachine([hm.Gaussian(40), Bernoulli(40)], edges=[(0, 1), (1, 1)])

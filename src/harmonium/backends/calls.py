@@ -70,31 +70,27 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
 
     If ``mirrored_from`` is not 0, row mirrored_from + i mirrors the noise of row i.
     """
-    if bias.dim() > 1:
-        bias, field = _join_bias(bias, field)
+    if bias.dim() > 1:  # one for every row, which is then a part of its field
+        bias, field = bias.new_zeros(bias.shape[1]), field + bias
     x = field.new_empty(field.shape)
     gain, low = _gain_and_low((len(bias),), (values,))
     over("draw", len(field), field.contiguous(), bias.contiguous(), gain, low, key, mirrored_from, x)
     return x
 
 
-def _join_bias(bias: Tensor, field: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns a bias that serves all rows, (width,), and the field with one that differs by row."""
-    return (bias, field) if bias.dim() == 1 else (bias.new_zeros(bias.shape[1]), field + bias)
-
-
 def _find_outside(hamiltonian: Any, layer: int, states: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
     """Returns the bias of a layer, (n_units,), and what else adds to the field of its rows; None: nothing."""
     others, bias = {j.other for j in hamiltonian.graph.joints[layer]} - {layer}, hamiltonian.thetas[layer][0]
-    if not others:
-        return (bias, None) if bias.dim() == 1 else (bias.new_zeros(bias.shape[1]), bias)
-    return _join_bias(bias, hamiltonian.field(layer, states, others))
+    outside = hamiltonian.field(layer, states, others) if others else None
+    if bias.dim() > 1:
+        outside, bias = bias if outside is None else outside + bias, bias.new_zeros(bias.shape[1])
+    return bias, outside
 
 
 def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) -> Tensor:
     """Draws categorical units given their field, (rows, width), and bias, (width,)."""
-    if bias.dim() > 1:
-        bias, field = _join_bias(bias, field)
+    if bias.dim() > 1:  # one for every row, which is then a part of its field
+        bias, field = bias.new_zeros(bias.shape[1]), field + bias
     x = field.new_empty(field.shape)
     q = field.shape[1] // units
     over("draw_categorical", -(-len(x) // LOT), field.contiguous(), q, bias.contiguous(), key, x)
