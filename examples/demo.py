@@ -27,7 +27,8 @@ from harmonium.report import image_panels, learning_curve
 FOLDER = Path("demo")
 RUN = FOLDER / "digits"
 HIDDEN, HELD_OUT = 100, 297
-CURVE = 50, 2000  # annealing runs and temperatures for a point of the curve: half the runs carry every point
+CURVE = 50, 1000  # annealing runs and temperatures for a point of the curve
+POINTS = 10
 BUDGETS = {  # updates, annealing runs and temperatures of AIS, sweeps before a sample
     "full": (20_000, 500, 2000, 5000),
     "small": (1_500, 100, 500, 500),
@@ -72,7 +73,7 @@ def main(budget: str) -> None:
         seed=0,
         validation=test,
         metrics={"held-out log-likelihood": held_out_log_likelihood},
-        evaluate_every=updates // 15,
+        evaluate_every=updates // POINTS,
         run_dir=RUN,
         overwrite=True,
     )

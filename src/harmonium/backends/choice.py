@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
@@ -51,6 +52,7 @@ FEW_CHAINS = 256  # chains or rows up to which they are: from 300 on torch is le
 IN_TURN = 1 << 10  # units of a batch from which on it is worth loading numba to draw them one by one
 WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
 _BITS_FROM = 96  # rows from which bits are faster; docs/decisions/0010 has the measurements
+_BITS_WORK = 8  # times ``WORTHWHILE``, from which on they repay the seconds that compiling them takes
 _VECTORS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sve")
 
 
@@ -261,6 +263,12 @@ class Backend:
     library: str
     bits_from: int | None = None
 
+    def least_rows(self, multiplications: int) -> float:
+        """Returns from how many rows on bits multiply in a product of so many multiplications; inf: never."""
+        if self.bits_from is None or multiplications < _BITS_WORK * WORTHWHILE or not works("bits"):
+            return inf
+        return self.bits_from
+
     def __str__(self) -> str:
         return self.library if self.bits_from is None else f"{self.library},bits={self.bits_from}"
 
@@ -287,7 +295,7 @@ class Backend:
         wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
         idle = wide and maker == "AuthenticAMD"  # torch's own library leaves half of these vectors idle
         library = "onednn" if idle and works("onednn") else "torch"
-        return Backend(library, _BITS_FROM if works("bits") else None)
+        return Backend(library, _BITS_FROM if COMPILED else None)
 
 
 _current: Backend | None = None

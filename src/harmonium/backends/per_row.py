@@ -40,7 +40,7 @@ def draw(
 ) -> None:
     """Draws x given fields; if not 0, row mirrored_from + i mirrors the noise of row i."""
     n = len(bias)
-    state, noise, s = stream(), room_for(n), row_of(n)
+    state, noise = stream(), room_for(n)
     for row in range(first, last):
         mirrored = 0 < mirrored_from <= row
         seed(state, key, row - mirrored_from if mirrored else row)
@@ -49,9 +49,8 @@ def draw(
             mirror(noise)
         field, drawn = fields[row], x[row]
         for i in range(n):
-            s[i] = gain[i] * (field[i] + bias[i])
-        for i in range(n):
-            drawn[i] = np.float32(1) if noise[i] < sigmoid(s[i])[0] else low[i]
+            up = sigmoid(gain[i] * (field[i] + bias[i]))[0]
+            drawn[i] = np.float32(1) if noise[i] < up else low[i]
 
 
 @jit

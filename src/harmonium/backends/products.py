@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
 from typing import NamedTuple, final
 
 import torch
@@ -74,7 +73,7 @@ class PreparedMatrix:
             return x @ y
         self._met[transposed] += rows
         expected = (self._met[transposed] + rows) // _ACROSS
-        least = backend.bits_from or inf
+        least = backend.least_rows(rows * self._size)
         if y.shape[1] >= _NARROW and rows >= least and (y.is_contiguous() or expected >= least):
             states = bits.bits(x)
             if states is not None:
@@ -119,9 +118,9 @@ class OuterProductSum:
         """
         if _checks.autocast():
             _checks.outside_autocast(x.device.type)
-        small = x.shape[0] * self._like.numel() < choice.WORTHWHILE
-        backend = None if small else backend_of(x.t(), y)
-        if backend is not None and self._add_by_bits(x, y, weight, backend.bits_from or inf):
+        work = x.shape[0] * self._like.numel()
+        backend = None if work < choice.WORTHWHILE else backend_of(x.t(), y)
+        if backend is not None and self._add_by_bits(x, y, weight, backend.least_rows(work)):
             return
         if backend is not None and backend.library != "torch":
             self.grow(product(x.t(), _weighted(y, weight)))

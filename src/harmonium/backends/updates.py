@@ -41,12 +41,13 @@ def run(
     relative to all data, or (updates, 0); rates, keys of the noise, and the norms that are filled (updates,).
     ``parameters`` and ``gradients`` are all of them, (n m + n + m + n,), and their parts: couplings W,
     (n, m), locations a, (n,), and b, (m,), and log-variances, (n,), read of Gaussian columns alone, whose
-    variances have ``floors``. A row of ``blocks`` is the first column of some visible units, the end, how
-    many, and the states of a one-hot unit, 1 of units with two values, 0 of Gaussian ones. ``lows`` are the
-    lower values of visible and of hidden units; the upper one is 1. Chains are (chains, n) and (chains, m):
-    they go on if ``persistent``, else begin at the batch and are room. ``decay`` and ``lasso`` times W and
-    its signs are taken off the gradient. ``clip_norm`` may be infinite. ``velocity`` is of all parameters and
-    points downhill, as torch's optimisers keep it.
+    variances have ``floors``, or None where the visible units are one block of two values: what serves the
+    others, a fourth of all, is not compiled then. A row of ``blocks`` is the first column of some visible
+    units, the end, how many, and the states of a one-hot unit, 1 of units with two values, 0 of Gaussian
+    ones. ``lows`` are the lower values of visible and of hidden units; the upper one is 1. Chains are
+    (chains, n) and (chains, m): they go on if ``persistent``, else begin at the batch and are room. ``decay``
+    and ``lasso`` times W and its signs are taken off the gradient. ``clip_norm`` may be infinite.
+    ``velocity`` is of all parameters and points downhill, as torch's optimisers keep it.
     """
     updates, rows, n = v.shape
     (all_, W, a, b, log_variance), (low0, low1) = parameters, lows
@@ -54,16 +55,18 @@ def run(
     m, many, scalar = W.shape[1], len(chains), W.dtype.type
     W_t, states, means, weights, scale, deviation, field, x, h, offset0, offset1 = space[:11]
     which, by, state, noise0, noise1 = space[11:]
+    uniform0 = noise0[: (n + 1) // 2 * 2]
     for update in range(updates):
         for i in range(n):
             for j in range(m):
                 W_t[j, i] = W[i, j]
-        _find_scales(log_variance, blocks, floors, scale, deviation)
+        if floors is not None:
+            _find_scales(log_variance, blocks, floors, scale, deviation)
         mean = _weigh(row_weights[update], rows, many, persistent, weights)
         for r in range(rows + many):
             z, up, c = states[r], means[r], r - rows
             if c < 0:
-                _rescale(v[update, r], scale, z)
+                copy(v[update, r], z)
             else:
                 seed(state, keys[update], c)
                 if persistent:
@@ -74,8 +77,15 @@ def run(
             for _ in range(1 if c < 0 else sweeps):
                 if c >= 0:
                     _fields(h, W_t, a, which, by, field)
-                    _draw_visible(field, blocks, low0, deviation, noise0, state, x)
-                    _rescale(x, scale, z)
+                    if floors is None:
+                        fill(uniform0, state)
+                        _decide(low0, field)
+                        draw(field, low0, uniform0, x)
+                    else:
+                        _draw_blocks(field, blocks, low0, deviation, noise0, state, x)
+                    copy(x, z)
+                if floors is not None:
+                    _rescale(scale, z)
                 _fields(z, W, b, which, by, up)
                 _decide(low1, up)
                 if c >= 0:
@@ -85,7 +95,8 @@ def run(
                 copy(x, chains[c])
                 copy(h, hidden[c])
         _differentiate(states, means, weights, low1, which, by, gW, ga, gb)
-        _differentiate_variances(states, weights, W, a, blocks, floors, scale, gW, ga, g_variance)
+        if floors is not None:
+            _differentiate_variances(states, weights, W, a, blocks, floors, scale, gW, ga, g_variance)
         if centred:
             _centre(states, means, weights, offset0, offset1, gW, ga, gb)
         norm = _decay(W, scalar(mean), scalar(decay), scalar(lasso), g_all, gW)
@@ -111,9 +122,9 @@ def _find_scales(log_variance: Any, blocks: Any, floors: Any, scale: Any, deviat
 
 
 @inlined
-def _rescale(x: Any, scale: Any, z: Any) -> None:
-    for i in range(len(x)):
-        z[i] = x[i] * scale[i]
+def _rescale(scale: Any, z: Any) -> None:
+    for i in range(len(z)):
+        z[i] *= scale[i]
 
 
 @jit
@@ -137,7 +148,7 @@ def _decide(low: Any, up: Any) -> None:
 
 
 @inlined
-def _draw_visible(field: Any, blocks: Any, low: Any, deviation: Any, noise: Any, state: Any, x: Any) -> None:
+def _draw_blocks(field: Any, blocks: Any, low: Any, deviation: Any, noise: Any, state: Any, x: Any) -> None:
     """Draws visible units, block by block, given their fields with the bias, which are room then."""
     for block in range(len(blocks)):
         first, end, units, q = blocks[block, 0], blocks[block, 1], blocks[block, 2], blocks[block, 3]

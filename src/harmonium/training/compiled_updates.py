@@ -216,7 +216,7 @@ def _describe(visible: Sequence[Layer], hidden: Layer, dtype: Any) -> tuple[Any,
     lows = [layer.two_values[0] if layer.two_values else 0.0 for layer in (*visible, hidden)]
     return (
         np.stack([ends - widths, ends, units, states], 1),
-        np.repeat(floors, widths).astype(dtype),
+        None if states == [1] else np.repeat(floors, widths).astype(dtype),
         (np.repeat(lows[:-1], widths).astype(dtype), np.full(hidden.width, lows[-1], dtype)),
     )
 
