@@ -6,6 +6,7 @@
     python experiments/tap_mnist.py --only sizes --hidden 100  # one part, one size
     python experiments/tap_mnist.py --budget paper --only sizes --hidden 500 --max-sweeps 10 --device cuda
     python experiments/tap_mnist.py --budget paper --only sizes --hidden 100 --units grey
+    python experiments/tap_mnist.py --budget paper --only sizes --hidden 25 --max-sweeps 1000 --tolerance 1e-8
 
 Parts: ``sizes`` trains 784×25, 50, 100 and 500 by TAP and follows the TAP, pseudo- and AIS
 log-likelihoods and the number of TAP solutions; ``race`` gives TAP and PCD-10 the same CPU time at 784×500;
@@ -217,8 +218,8 @@ def sizes(
 
         at = {1, *(int(updates * part) for part in (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1))}
         follow = Follow(at, look, file=out / f"records-{n}.jsonl")
-        hm.train(machine, data.X, rule=hm.rules.tap(max_sweeps=budget.get("max_sweeps", 100)),
-                 updates=updates, callbacks=[follow], learning_rate=budget["learning_rate"], device=device,
+        stop = {"max_sweeps": budget.get("max_sweeps", 100), "tolerance": budget.get("tolerance", 1e-4)}
+        hm.train(machine, data.X, rule=hm.rules.tap(**stop), updates=updates, callbacks=[follow], learning_rate=budget["learning_rate"], device=device,
                  run_dir=out / f"run-{n}", resume=True, **SHARED).whole()  # fmt: skip
         machine.cpu()
         machine.metadata = {"data": {"image_shape": data.shape}}
@@ -396,6 +397,7 @@ def main() -> None:
     parser.add_argument("--data", help="a folder of grey images, for the part sizes")
     parser.add_argument("--units", choices=("binary", "grey"), default="binary", help="pixels of MNIST")
     parser.add_argument("--max-sweeps", type=int, help="of training, in place of the budget's")
+    parser.add_argument("--tolerance", type=float, help="RMS change at which training's solutions stop")
     parser.add_argument("--device", default="cpu", help="of the part sizes")
     parser.add_argument("--no-pictures", dest="pictures", action="store_false", help="of the part sizes")
     for name in ("starts", "temperatures"):
@@ -412,7 +414,7 @@ def main() -> None:
         budget["updates"] = dict.fromkeys(hidden, arguments.updates)
     out = arguments.out or Path("runs") / f"tap_mnist_{arguments.budget}"
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("starts", "temperatures", "max_sweeps"):
+    for name in ("starts", "temperatures", "max_sweeps", "tolerance"):
         if getattr(arguments, name) is not None:
             budget[name] = getattr(arguments, name)
     data = Data(arguments.data, arguments.units)

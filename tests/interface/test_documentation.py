@@ -2,8 +2,9 @@
 
 A block is left out only where the line before it says why, `<!-- not run: reason -->`, and counts as skipped.
 One that takes long says before it what the tests put in place of its values, `<!-- in tests: epochs=5 -->`;
-HARMONIUM_WHOLE_PAGES=1 runs it as it is written. A page that needs data says so, `<!-- needs: file -->`, and
-is skipped where $HARMONIUM_DATA, or ../shared/data, has no such file.
+HARMONIUM_WHOLE_PAGES=1 runs it as it is written. What a page shows below a block, in ```text, is what the
+block prints: the words, and numbers about as large, as other processors draw others. A page that needs data
+says so, `<!-- needs: file -->`, and is skipped where $HARMONIUM_DATA, or ../shared/data, has no such file.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,9 +35,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 BLOCK = re.compile(
     r"(?:^<!--\s*(?:not run:\s*(?P<reason>.*?)|in tests:\s*(?P<shorter>.*?))\s*-->\s*\n)?"
-    r"^(?P<indent>[ ]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*$",
+    r"^(?P<indent>[ ]*)```python[^\n]*\n(?P<code>.*?)^(?P=indent)```[ ]*$"
+    r"(?:\n+(?P=indent)```text\n(?P<shown>.*?)^(?P=indent)```[ ]*$)?",
     re.MULTILINE | re.DOTALL,
 )
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 NEEDS = re.compile(r"^<!-- needs: (.*?) -->$", re.MULTILINE)
 
@@ -43,16 +48,38 @@ class Block(NamedTuple):
     line: int  # of its first line of code
     code: str
     reason: str | None  # why it is not run
+    shown: str | None  # what the page says that it prints; None: nothing, or another block does
 
 
 def blocks(text: str) -> list[Block]:
-    found = []
+    found, whole = [], True
     for match in BLOCK.finditer(text):
         code = re.sub(rf"^{match['indent']}", "", match["code"], flags=re.MULTILINE)
         if match["shorter"] and not os.environ.get("HARMONIUM_WHOLE_PAGES"):
-            code = shortened(code, match["shorter"])
-        found.append(Block(text.count("\n", 0, match.start("code")) + 1, code, match["reason"]))
+            code, whole = shortened(code, match["shorter"]), False
+        shown = match["shown"] if whole else None
+        found.append(Block(text.count("\n", 0, match.start("code")) + 1, code, match["reason"], shown))
     return found
+
+
+def check_printed(printed: str, shown: str) -> None:
+    """The words are those of the page, and the numbers within a quarter, or 0.1, of its.
+
+    A line ``...`` of the page stands for all up to the line that begins as the next one does.
+    """
+    lines = [line for line in printed.splitlines() if line.strip()]
+    expected = [line for line in shown.splitlines() if line.strip()]
+    for before, line in zip(["", *expected], expected, strict=False):
+        if line.strip() == "...":
+            continue
+        while before.strip() == "..." and lines and lines[0].split()[0] != line.split()[0]:
+            lines.pop(0)
+        assert lines, line
+        other = lines.pop(0)
+        assert NUMBER.sub("#", other).split() == NUMBER.sub("#", line).split()
+        values, about = ([float(x.replace(",", "")) for x in NUMBER.findall(text)] for text in (other, line))
+        assert values == pytest.approx(about, rel=0.25, abs=0.1), line
+    assert not lines
 
 
 def shortened(code: str, others: str) -> str:
@@ -104,7 +131,10 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for block in blocks(page.read_text("utf-8")):
         if block.reason is None:
             # The empty lines make a traceback name the line of the page.
-            exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), namespace)
+            with redirect_stdout(StringIO()) as printed:
+                exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), namespace)
+            if block.shown is not None:
+                check_printed(printed.getvalue(), block.shown)
 
 
 @pytest.mark.nightly
