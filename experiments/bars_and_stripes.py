@@ -91,7 +91,7 @@ class Curve:
         """A cosine over the time of the run."""
         return 0.5 * (1 + math.cos(math.pi * min(1.0, self.seconds / (self.limit or math.inf))))
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         """Every 250 updates, and where the time counts after all of them."""
         return self.limit is not None or step % EVERY == 0
 

@@ -125,7 +125,7 @@ class Clock:
     def seconds(self) -> float:
         return time.process_time() - self.started
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         return False
 
     def __call__(self, update: hm.training.Update) -> None:
@@ -148,7 +148,7 @@ class Compared:
         self.rule, self.X = rule, X
         self.rows: list[dict[str, object]] = []
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         return False
 
     def __call__(self, update: hm.training.Update) -> None:

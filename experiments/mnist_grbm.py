@@ -97,7 +97,7 @@ class Seconds:
         self.every = 1 if device == "cpu" else 20  # a GPU waits for every look
         self.variances: list[tuple[int, float, float, float]] = []
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         return step % 100 == 1 or (self.seconds is not None and step % self.every == 0)
 
     def __call__(self, update: hm.training.callbacks.Update) -> object:

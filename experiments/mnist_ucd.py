@@ -88,7 +88,7 @@ class Points:
     def clock() -> list[float]:
         return [time.process_time(), time.perf_counter()]
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         every = max(1, total // self.budget.points)
         return step % max(1, every // 5) == 0 or step % every == 0 or step == total
 

@@ -195,7 +195,7 @@ class Watch:
         self.v, self.file, self.cpu = v, file, 0.0
         self.end = time.perf_counter() + seconds
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         limited = self.end < float("inf") and step % 20 == 0
         return limited or self.looks(step, total)
 

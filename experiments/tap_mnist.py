@@ -155,7 +155,7 @@ class Follow:
         self.own, self.started = 0.0, time.process_time()
         self.records: list[dict[str, Any]] = []
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         return step in self.at or step == total or np.isfinite(self.limit)
 
     def __call__(self, update: Update) -> object:

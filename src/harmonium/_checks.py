@@ -134,14 +134,14 @@ def one_of(value: Any, name: str, known: Iterable[str]) -> str:
 
 
 def add_kind(registry: dict[str, Any], name: str, cls: type) -> None:
-    """Adds a class to a registry by its ``kind``; one made anew, as in a notebook, replaces the last.
+    """Adds a class to a registry by its ``kind``; one made again, as in a notebook, replaces the last.
 
     Raises:
         ValueError: the kind of another class of the package, whose files would then be read as this one.
     """
     known = registry.get(name, cls)
-    anew = (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__)
-    if known.__module__.startswith("harmonium.") and not anew:
+    redefined = (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__)
+    if known.__module__.startswith("harmonium.") and not redefined:
         raise ValueError(
             f"kind: expected another for {cls.__qualname__} than {name!r}, which is that of "
             f"{known.__module__}.{known.__qualname__}"
@@ -189,8 +189,8 @@ def finite(x: Tensor, name: str) -> None:
     """Refuses NaN and infinity, naming the first place."""
     bad = ~torch.isfinite(x)
     if bool(bad.any()):
-        place = tuple(torch.nonzero(bad)[0].tolist())
-        raise ValueError(f"{name}: expected finite values, received {x[place].item()} at {place}")
+        index = tuple(torch.nonzero(bad)[0].tolist())
+        raise ValueError(f"{name}: expected finite values, received {x[index].item()} at {index}")
 
 
 def weights(value: Any, name: str, rows: int) -> Tensor | None:
@@ -219,9 +219,9 @@ def weights(value: Any, name: str, rows: int) -> Tensor | None:
         raise ValueError(f"{name}: expected one for each of {rows} rows, received shape {tuple(x.shape)}")
     bad = ~((x >= 0) & x.isfinite())
     if bool(bad.any()):
-        place = int(bad.nonzero()[0])
+        row = int(bad.nonzero()[0])
         raise ValueError(
-            f"{name}: expected finite numbers of at least 0, received {x[place].item():g} for row {place}"
+            f"{name}: expected finite numbers of at least 0, received {x[row].item():g} for row {row}"
         )
     if not 0 < float(x.sum()) < float("inf"):
         raise ValueError(

@@ -26,15 +26,15 @@ class ProgressLine:
         bar: whether one line is drawn over itself; else lines follow one another.
     """
 
-    def __init__(self, total: int, made: int, whole: bool, bar: bool) -> None:
-        self._total, self._made, self._whole, self._bar = total, made, whole, bar
+    def __init__(self, total: int, earlier: int, whole: bool, bar: bool) -> None:
+        self._total, self._earlier, self._whole, self._bar = total, earlier, whole, bar
         self._due = time.monotonic() + (0.0 if bar else _LOG_SECONDS)
         self._began: tuple[int, float] | None = None
 
     def __call__(self, step: int, numbers: Callable[[], Mapping[str, float]]) -> None:
         """Shows a step, where it is due."""
         now, left = time.monotonic(), ""
-        if self._began is None and step > self._made:  # the first step may hold compilation
+        if self._began is None and step > self._earlier:  # the first step may hold compilation
             self._began = step, now
         if now < self._due and not (self._bar and step == self._total):
             return

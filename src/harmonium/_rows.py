@@ -110,7 +110,7 @@ class Rows:
         self.missing = missing
         self.support: tuple[str, ...] | None = None
         self.observed = False
-        self._keep, self._shown, self._made = keep and in_memory, shown, False
+        self._keep, self._shown, self._mapped = keep and in_memory, shown, False
         self._block = max(1, _CHUNK // self.width)  # rows of one block of a whole pass
 
     @classmethod
@@ -250,7 +250,7 @@ class Rows:
         """
         fetch, about = self._fetch, (self.in_memory, self.dtype, self._name, width, self.missing)
         rows = Rows(self._X, lambda X, i: make(fetch(X, i), i), *about, keep=keep, shown=shown)
-        rows._made = True
+        rows._mapped = True
         return rows
 
     def subset(self, indices: Tensor) -> Rows:
@@ -305,22 +305,22 @@ class Rows:
         """
         for span, raw in self._pieces(self._block):
             v = self._checked(_checks.tensor(raw, self._name, self.dtype), span)
-            yield span, v, v.double() if self._made else _checks.tensor(raw, self._name, torch.float64)
+            yield span, v, v.double() if self._mapped else _checks.tensor(raw, self._name, torch.float64)
 
     def _pieces(self, size: int) -> Iterator[tuple[slice, Any]]:
         """Reads all rows, ``size`` at a time, and keeps them where they are to be kept."""
-        kept: Tensor | None = None
+        whole: Tensor | None = None
         for start in range(0, self._length, size):
             span = slice(start, min(start + size, self._length))
             raw = self._fetch(self._X, span)
             if self._keep:
                 raw = _checks.tensor(raw, self._name, self.dtype)
-                if kept is None:
-                    kept = raw.new_empty(self._length, self.width)
-                kept[span] = raw
+                if whole is None:
+                    whole = raw.new_empty(self._length, self.width)
+                whole[span] = raw
             yield span, raw
-        if kept is not None:
-            self._X, self.tensor, self._fetch, self._keep = kept, kept, read_tensor, False
+        if whole is not None:
+            self._X, self.tensor, self._fetch, self._keep = whole, whole, read_tensor, False
 
     def _checked(self, batch: Tensor, index: Index) -> Tensor:
         # A finite sum rules out NaN and infinity in one cheap pass; an infinite one may be mere overflow.

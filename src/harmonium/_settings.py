@@ -118,7 +118,7 @@ def settings_of(owner: Any) -> dict[str, Setting]:
     Args:
         owner: a dataclass, or a function whose parameters are settings.
     """
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for base in reversed(getattr(owner, "__mro__", (owner,))):
         hints, kinds = get_type_hints(base, include_extras=True), get_type_hints(base)
         method, panel = (vars(base).get(name) for name in ("METHOD", "PANEL"))
@@ -126,12 +126,14 @@ def settings_of(owner: Any) -> dict[str, Setting]:
             if name == "return" or is_dataclass(kinds[name]) or get_origin(kinds[name]) is ClassVar:
                 continue
             parts = (hints[name], *get_args(hints[name]))
-            told = [x for part in parts for x in getattr(part, "__metadata__", ()) if isinstance(x, Setting)]
-            setting = told[0] if told else found.get(name, Setting())
+            declared = [
+                x for part in parts for x in getattr(part, "__metadata__", ()) if isinstance(x, Setting)
+            ]
+            setting = declared[0] if declared else settings.get(name, Setting())
             literals = [x for part in parts if get_origin(part) is Literal for x in get_args(part)]
             if any(isinstance(part, type) and part.__module__ != "builtins" for part in parts[1:]):
                 literals = []  # words beside objects of a class: whoever takes them checks them
-            found[name] = replace(
+            settings[name] = replace(
                 setting,
                 kind=kinds[name],
                 takes=setting.takes or literals or None,
@@ -139,9 +141,12 @@ def settings_of(owner: Any) -> dict[str, Setting]:
                 panel=panel or setting.panel,
             )
         for name, text in _documented(base).items():
-            if name in found:
-                found[name] = replace(found[name], help=text)
-    return {name: replace(each, help=_with_words(each.help, each.words)) for name, each in found.items()}
+            if name in settings:
+                settings[name] = replace(settings[name], help=text)
+    return {
+        name: replace(setting, help=_with_words(setting.help, setting.words))
+        for name, setting in settings.items()
+    }
 
 
 def _documented(owner: Any) -> dict[str, str]:
@@ -162,7 +167,7 @@ def _with_words(text: str, words: Collection[str] | None) -> str:
 COUNT = Interval(1, whole=True)
 Count = Annotated[int, Setting(COUNT)]
 From0 = Annotated[int, Setting(Interval(0, whole=True))]
-Share = Annotated[float, Setting(Interval(0.0, 1.0, "neither"))]
+Fraction = Annotated[float, Setting(Interval(0.0, 1.0, "neither"))]
 AtLeast0 = Annotated[float, Setting(Interval(0.0))]
 
 

@@ -89,8 +89,8 @@ def require_alike(received: Any, expected: Any, name: str) -> None:
         raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
     if len(parts) != len(built):
         raise ValueError(f"{name}: expected {len(built)} entries, received {len(parts)}")
-    for place, other in built.items():
-        require_alike(parts[place], other, name + place)
+    for key, other in built.items():
+        require_alike(parts[key], other, name + key)
 
 
 def _parts(value: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from harmonium.data import encoder_from_dict
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
 from harmonium.tables import Codec, ColumnCodec as Column, Table
-from harmonium.tables.beyond import tails_of
+from harmonium.tables.tails import tails_of
 
 pandas = pytest.importorskip("pandas")
 

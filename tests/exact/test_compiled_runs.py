@@ -49,7 +49,7 @@ def trained(updates: int = 90, side: str = "two-valued", **settings: Any) -> Any
 class Seldom:
     """A callback that wants to see every eleventh update."""
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         return step % 11 == 0
 
     def __call__(self, update: hm.training.Update) -> None:

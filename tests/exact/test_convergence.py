@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.chains import autocorrelation_times, convergence, diagnose, overlaps
+from harmonium.chains import autocorrelation_times, convergence, diagnose_chains, overlaps
 
 
 def autoregressive(memory: float, chains: int, sweeps: int, seed: int = 0) -> np.ndarray:
@@ -85,35 +85,35 @@ def test_wrong_draws_are_refused() -> None:
 
 def test_a_machine_that_mixes_passes_and_one_that_does_not_is_told() -> None:
     mixing = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
-    found = diagnose(mixing)
+    found = diagnose_chains(mixing)
     assert found.passed and found.r_hat <= 1.01 and found.ess > 400 and found.draws == 50 * 1000
     names = ["free energy", *(f"edge (0, 1), direction {k}" for k in (1, 2, 3))]
     assert list(found.quantities) == names
     assert all(name in repr(found) for name in names) and "of 50000 draws" in repr(found)
-    assert diagnose(mixing).quantities == found.quantities  # as often as it is asked
+    assert diagnose_chains(mixing).quantities == found.quantities  # as often as it is asked
 
     stuck = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(8)])
     with torch.no_grad():
         stuck.couplings[0].weight.fill_(2.0)
-    found = diagnose(stuck, chains=20, sweeps=200)
+    found = diagnose_chains(stuck, chains=20, sweeps=200)
     assert not found.passed
     assert found.quantities["edge (0, 1), direction 1"].r_hat > 10  # two modes, each with half of the chains
     # All chains in one mode: nothing moves, nothing is known, and that is no pass.
-    one = diagnose(stuck, start=torch.ones(20, 8), sweeps=200)
+    one = diagnose_chains(stuck, start=torch.ones(20, 8), sweeps=200)
     assert not one.passed and math.isnan(one.r_hat)
 
 
 def test_graphs_and_kernels_are_diagnosed() -> None:
     deep = hm.BoltzmannMachine([hm.Bernoulli(5), hm.Spin(4), hm.Bernoulli(3)], seed=0)
-    found = diagnose(deep, hm.chains.Tempering(2), chains=10, sweeps=60, directions=1)
+    found = diagnose_chains(deep, hm.chains.Tempering(2), chains=10, sweeps=60, directions=1)
     assert list(found.quantities) == ["free energy", "edge (0, 1), direction 1", "edge (1, 2), direction 1"]
     assert found.draws == 300
-    spins = diagnose(hm.BoltzmannMachine([hm.Spin(3)], edges=[(0, 0)], seed=0), chains=4, sweeps=40)
+    spins = diagnose_chains(hm.BoltzmannMachine([hm.Spin(3)], edges=[(0, 0)], seed=0), chains=4, sweeps=40)
     assert next(iter(spins.quantities)) == "energy"  # nothing is summed out
     with pytest.raises(ValueError, match="sweeps: expected an int of at least 40, received 39"):
-        diagnose(deep, sweeps=39)
+        diagnose_chains(deep, sweeps=39)
     with pytest.raises(TypeError, match="kernel: expected a kernel, received str"):
-        diagnose(deep, "gibbs")  # type: ignore[arg-type]
+        diagnose_chains(deep, "gibbs")  # type: ignore[arg-type]
 
 
 def test_autocorrelation_times_of_autoregressions() -> None:
@@ -142,19 +142,19 @@ def test_observables_stand_beside_the_quantities() -> None:
         states[1].zero_()  # chains do not follow
         return states[0].mean(1)
 
-    found = diagnose(machine, observables={"m": magnetisation}, sweeps=200, chains=8)
+    found = diagnose_chains(machine, observables={"m": magnetisation}, sweeps=200, chains=8)
     assert found.info == {} and "error" in repr(found)
-    plain = diagnose(machine, sweeps=200, chains=8)
+    plain = diagnose_chains(machine, sweeps=200, chains=8)
     assert list(found.quantities) == [*plain.quantities, "m"] and set(seen) == {2} and len(seen) == 100
     assert all(found.quantities[name] == each for name, each in plain.quantities.items())
     assert found.times["m"].shape == (8,) and bool((found.times["m"] > 0.5).all())
     assert list(found.times) == list(found.quantities) and "m " in repr(found) and "time" in repr(found)
     with pytest.raises(ValueError, match=r"observables: expected a tensor of shape \(8,\), .* from 'E'"):
-        diagnose(machine, observables={"E": lambda states: states[0]}, sweeps=40, chains=8)
+        diagnose_chains(machine, observables={"E": lambda states: states[0]}, sweeps=40, chains=8)
     with pytest.raises(ValueError, match="observables: expected names other than"):
-        diagnose(machine, observables={"free energy": magnetisation}, sweeps=40, chains=8)
+        diagnose_chains(machine, observables={"free energy": magnetisation}, sweeps=40, chains=8)
     with pytest.raises(TypeError, match="observables: expected a dict of functions"):
-        diagnose(machine, observables=[magnetisation], sweeps=40)  # type: ignore[arg-type]
+        diagnose_chains(machine, observables=[magnetisation], sweeps=40)  # type: ignore[arg-type]
 
 
 def test_an_observable_has_its_mean_and_the_kernel_its_rates() -> None:
@@ -164,7 +164,7 @@ def test_an_observable_has_its_mean_and_the_kernel_its_rates() -> None:
     states = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 6)
     exact = float((-machine.energy([states]).detach()).softmax(0) @ states.mean(1).abs())
     kernel, start = hm.chains.Tempering(4), machine.random_states(20, seed=1)
-    found = diagnose(
+    found = diagnose_chains(
         machine, kernel, start, sweeps=400, observables={"|m|": lambda x: x[0].mean(1).abs()}, seed=2
     )
     seen = found.quantities["|m|"]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.likelihood import HiddenStates
-from harmonium.tables.correlated import normal
+from harmonium.tables.joint_normal import normal
 
 from .graphs import data_for, oracle_of
 from .test_hidden_states import close, made, rows_of

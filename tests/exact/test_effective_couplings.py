@@ -172,7 +172,7 @@ def test_a_planted_model_with_three_spins_is_recovered():
     energy = sum(J * states[:, list(S)].prod(1) for S, J in planted.items())
     weights = energy.exp()
     machine = hm.BoltzmannMachine([hm.Spin(6), hm.Spin(10)]).double()
-    result = hm.training.fit_exact(
+    result = hm.training.train_exact_until_best(
         machine, states, weights, validation=states, validation_weights=weights,
         weight_decay=0.0, initial_std=0.3, max_updates=2000, seed=1,
     )  # fmt: skip

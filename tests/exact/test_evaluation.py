@@ -103,7 +103,7 @@ def test_labels_and_units_of_the_data() -> None:
     """A real column of another scale, and a label that is told from it."""
     frame = pytest.importorskip("pandas").DataFrame({"x": [1.0, 12.0, 3.0, 14.0, 2.0, 11.0]})
     label = hm.data.Series("y", np.array(["a", "b", "a", "b", None, "a"], dtype=object), "str")
-    codec = hm.tables.Codec.fit(frame).beside(hm.tables.ColumnCodec.fit_label(label))
+    codec = hm.tables.Codec.fit(frame).with_label(hm.tables.ColumnCodec.fit_label(label))
     machine = hm.BoltzmannMachine([*codec.layers, hm.Bernoulli(2)], edges=[(0, 2), (1, 2)], visible=[0, 1])
     hm.machine.normal_(machine, 0.5, torch.Generator().manual_seed(1))
     machine.metadata = codec.to_dict()

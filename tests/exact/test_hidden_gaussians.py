@@ -174,7 +174,7 @@ def two(W: float) -> hm.BoltzmannMachine:
 X = torch.zeros(20, 1)
 USES: dict[str, Callable[[hm.BoltzmannMachine], object]] = {
     "run": lambda m: hm.chains.run(m, hm.chains.Gibbs(), m.random_states(3, seed=0), 2, seed=0),
-    "diagnose": lambda m: hm.chains.diagnose(m, sweeps=40),
+    "diagnose_chains": lambda m: hm.chains.diagnose_chains(m, sweeps=40),
     "meet": lambda m: hm.coupled.meet(m, hm.coupled.Gibbs(), m.random_states(3, seed=0), seed=0),
     "sample": lambda m: hm.tasks.sample(m, 3),
     "sample by chains": lambda m: hm.tasks.sample(m, 3, method="gibbs"),

@@ -8,8 +8,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import harmonium as hm
-from harmonium.tables import fit_table
-from harmonium.tables.label_fit import regression_start
+from harmonium.tables import train_table
+from harmonium.tables.label_start import regression_start
 from harmonium.tasks import log_probabilities
 from harmonium.training import Objective
 
@@ -61,7 +61,7 @@ def test_held_out_rows_leave_the_regression_for_what_it_cannot_tell() -> None:
     far = (v[:, 0] * v[:, 1] > 0).double()  # of which a line tells nothing
     v[:, 6:] = torch.stack([1 - far, far], 1)
     may_hold_out = torch.ones(ROWS, dtype=torch.bool)
-    done = fit_table(machine, v, objective=Objective([0, 1, 2], 0.03), may_hold_out=may_hold_out)
+    done = train_table(machine, v, objective=Objective([0, 1, 2], 0.03), may_hold_out=may_hold_out)
     scores = [record["validation_score"] for record in done.history if "validation_score" in record]
     assert scores[-1] == max(scores)
     p = told(done.machine, v)[np.arange(ROWS), far.numpy().astype(int)]
@@ -75,7 +75,7 @@ def test_labels_that_nothing_tells_are_told_by_their_share() -> None:
     v[:, 6:] = torch.from_numpy(np.stack([~y, y], 1) * 1.0)
     v[:40, :2] = torch.nan
     may_hold_out = torch.arange(ROWS) >= 20
-    done = fit_table(
+    done = train_table(
         machine,
         v,
         torch.linspace(0.5, 1.5, ROWS),

@@ -12,7 +12,7 @@ import torch
 import harmonium as hm
 from harmonium.tables import Intervals, LinearPrediction, Table, bend, find_intervals, linear as lines_module
 from harmonium.tables.filling import Cells, expected_cells, straighten
-from harmonium.tables.linear import choose_shares
+from harmonium.tables.linear import choose_mixing_weights
 
 
 def correlated(rows: int = 400, seed: int = 0) -> np.ndarray:
@@ -56,7 +56,7 @@ def test_shares_are_those_of_a_regression() -> None:
     lines[:, 0] = 0.7 * np.nan_to_num(cells[:, 0]) + 0.3 * lines[:, 0]
     weights = random.uniform(0.5, 2.0, 50)
     arrays = [torch.from_numpy(x) for x in (cells, machine, lines, weights)]
-    shares = choose_shares(*arrays, units)
+    shares = choose_mixing_weights(*arrays, units)
     for columns in places:
         known = ~np.isnan(cells[:, columns])
         apart, off = ((x - machine)[:, columns][known] for x in (lines, cells))
@@ -64,7 +64,7 @@ def test_shares_are_those_of_a_regression() -> None:
         solution = np.linalg.lstsq((root * apart)[:, None], root * off, rcond=None)[0][0]
         np.testing.assert_allclose(shares[columns].numpy(), np.clip(solution, 0, 1), rtol=1e-9)
     none = torch.full((4, 1), torch.nan, dtype=torch.float64)
-    assert choose_shares(none, none, none, None, torch.tensor([0])).item() == 0.0
+    assert choose_mixing_weights(none, none, none, None, torch.tensor([0])).item() == 0.0
 
 
 def skewed() -> tuple[Table, np.ndarray]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.tables import fit_table
+from harmonium.tables import train_table
 from harmonium.training import Objective
 
 torch.set_num_threads(1)
@@ -77,7 +77,7 @@ def numbers_of(made: hm.BoltzmannMachine, v: Tensor) -> list[float]:
 @pytest.mark.nightly
 def test_tables(table, recorded: list[float]) -> None:
     machine, v, weights = table()
-    made = fit_table(machine, v, weights, seed=1).machine
+    made = train_table(machine, v, weights, seed=1).machine
     assert numbers_of(made, v) == pytest.approx(recorded, abs=1e-5)
 
 
@@ -85,5 +85,5 @@ def test_tables(table, recorded: list[float]) -> None:
 @pytest.mark.nightly
 def test_labels(joint: float, recorded: list[float]) -> None:
     machine, v, _ = birds()
-    made = fit_table(machine, v, objective=Objective([0, 1, 2], joint), seed=1).machine
+    made = train_table(machine, v, objective=Objective([0, 1, 2], joint), seed=1).machine
     assert numbers_of(made, v) == pytest.approx(recorded, abs=1e-5)

@@ -220,7 +220,7 @@ def test_a_recorded_update_never_waits(name: str, share: float, monkeypatch: pyt
         def __call__(self, update: Any) -> None:
             seen[update.step] = counts.waits.total(), counts.sent
 
-        def wants(self, step: int, total: int) -> bool:
+        def needs_update(self, step: int, total: int) -> bool:
             return step % 16 == 0
 
     with pretend_device() as counts, warnings.catch_warnings():
@@ -291,7 +291,7 @@ class Every16:
     def __call__(self, update: hm.training.Update) -> None:
         self.seen[update.step] = [p.detach().clone() for p in update.machine.parameters()]
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         return step % (3 if any(seen >= 64 for seen in self.seen) else 16) == 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harmonium.tables import table_fit
+from harmonium.tables import table_training
 
 from .command_line import TINY, CommandLine, train_once
 
@@ -36,8 +36,8 @@ def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends exact fits of tables after a few updates, where a test does not look at how well they fit."""
     for name in ("_ROWS", "_LABELS"):
-        usual = getattr(table_fit, name)
-        monkeypatch.setattr(table_fit, name, usual._replace(updates=10, last_updates=2))
+        usual = getattr(table_training, name)
+        monkeypatch.setattr(table_training, name, usual._replace(updates=10, last_updates=2))
 
 
 @pytest.fixture

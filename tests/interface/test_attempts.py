@@ -1,4 +1,4 @@
-"""Training that diverges begins anew at a third of the rate, and a resumed run goes on with that attempt."""
+"""Training that diverges begins again at a third of the rate, and a resumed run goes on with that attempt."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_last_attempt_raises_and_each_begins_with_the_machine() -> None:
             pass
 
     told: dict[str, Any] = {"rule": "pcd", "updates": 20, "learning_rate": 1e9, "progress": False}
-    with pytest.warns(RuntimeWarning, match="begins anew at a third"), pytest.raises(TrainingDiverged):
+    with pytest.warns(RuntimeWarning, match="begins again at a third"), pytest.raises(TrainingDiverged):
         hm.train(machine, X, callbacks=[Look()], on_divergence="slower", **told)
     assert len(seen) == 5 and all(torch.equal(each, seen[0]) for each in seen)
 

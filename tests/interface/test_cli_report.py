@@ -407,8 +407,8 @@ def test_steps_of_a_part_fill_its_share(monkeypatch: pytest.MonkeyPatch) -> None
     assert maker._fit("part", 100, partial(take, 0.25, 1 / 64)) == 64
     assert maker.cuts == ["part: 64 of 100 sweeps were made in 1 s, a fifth of --seconds"]
     with pytest.raises(ValueError, match="99 rows cannot be made in 1 s"):
-        maker._fit("part", 100, partial(take, 0.25, 1 / 64), "rows", least=99)
-    assert maker._fit("part", 5, partial(take, 0.0, 0.75), least=0) == 1
+        maker._fit("part", 100, partial(take, 0.25, 1 / 64), "rows", fewest=99)
+    assert maker._fit("part", 5, partial(take, 0.0, 0.75), fewest=0) == 1
 
 
 def test_charts_hold_their_points_between_their_axes() -> None:

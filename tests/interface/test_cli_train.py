@@ -154,7 +154,7 @@ def test_divergence_ends_with_status_1_after_five_attempts(cli: CommandLine, tmp
         answer = cli(*arguments)
         *attempts, last = answer.stderr.splitlines()
         assert answer.status == 1 and answer.stdout == ""
-        assert len(attempts) == 4 and all("begins anew at a third" in each for each in attempts)
+        assert len(attempts) == 4 and all("begins again at a third" in each for each in attempts)
         assert last.startswith("error: training diverged after") and f"rate {rate / 81:.4g}" in last
         assert not (tmp_path / data / "machine.safetensors").exists()
 

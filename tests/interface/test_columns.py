@@ -74,7 +74,7 @@ def cells_of(values: Any, name: str = "x") -> Series:
     ],
 )
 def test_what_only_looks_like_row_numbers_is_learned(values: Any) -> None:
-    assert Table.fit(pandas.DataFrame({"x": values})).left_out == ()
+    assert Table.fit(pandas.DataFrame({"x": values})).unlearned_columns == ()
 
 
 def test_columns_left_out_come_back(rbm: Any) -> None:

@@ -430,7 +430,7 @@ def diverge(folder: Path) -> None:
         settings = {"updates": 40, "batch_size": 32, "learning_rate": 30.0, "progress": False}
         settings |= {"on_divergence": "slower", "run_dir": folder / "slower", "distributed": "auto"}
         hm.train(machine, REAL, rule=hm.rules.cd(1), **settings)
-    again = sum("begins anew" in str(warning.message) for warning in seen)
+    again = sum("begins again" in str(warning.message) for warning in seen)
     with pytest.raises(hm.training.TrainingDiverged) as ended:
         hm.train(machine, REAL, rule=hm.rules.pcd(1, 8, kernel=Doubtful()), **settings | {
             "on_divergence": "raise", "learning_rate": 0.001, "run_dir": None

@@ -15,7 +15,7 @@ from harmonium.estimators._intake import validated
 from harmonium.layers import Bernoulli
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.sums import log_weights
-from harmonium.tables import Codec, table_fit
+from harmonium.tables import Codec, table_training
 from harmonium.training import choose
 
 pandas = pytest.importorskip("pandas")
@@ -309,7 +309,7 @@ def test_the_work_of_exact_training_decides_and_is_told(monkeypatch: pytest.Monk
     assert chosen(60, 300, 12) == ("chains", 12)
     assert chosen(50, 300, 12) == ("exact", 12)
     table = frame_of_reals(50, 12)
-    monkeypatch.setattr(table_fit, "LONG", 1e-6)
+    monkeypatch.setattr(table_training, "LONG", 1e-6)
     with pytest.warns(UserWarning, match=r"8 hidden units beside 12 columns .* about .* seconds on one core"):
         RBM(random_state=0).fit(table)
 

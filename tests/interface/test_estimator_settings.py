@@ -179,7 +179,7 @@ def test_training_that_goes_on_refuses_what_it_would_not_read(kind, name) -> Non
     made = small(kind, max_updates=3).fit(BITS, LABEL)
     value = (4, 2) if (kind, name) == (DBM, "n_hidden") else STRUCTURE[name]
     made.set_params(**{name: value}, warm_start=True)
-    said = rf"{name}: expected .* as in the machine that is to go on .* warm_start=False begins anew"
+    said = rf"{name}: expected .* as in the machine that is to go on .* warm_start=False begins again"
     with pytest.raises(ValueError, match=said):
         made.fit(BITS, LABEL)
     if kind is not RBMClassifier:

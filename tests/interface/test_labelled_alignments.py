@@ -51,10 +51,10 @@ def test_a_column_of_sequences_is_an_alignment(family: Path, rows: list[list[str
     assert found.alignment is not None and found.alignment.alphabet == LETTERS
     assert spell(found.samples, "protein") == [row[1] for row in rows]
     assert found.alignment.names == [row[0] for row in rows]
-    assert [cells.name for cells in found.beside] == ["label", "clade"]
+    assert [cells.name for cells in found.other_columns] == ["label", "clade"]
     rest, labels = found.take_label("label")
     assert labels is not None and labels.values.tolist() == [row[2] or None for row in rows]
-    assert rest.beside == () and rest.samples is found.samples
+    assert rest.other_columns == () and rest.samples is found.samples
     with pytest.raises(ValueError, match=r"one of the columns 'label', 'clade', received 'kind'"):
         found.take_label("kind")
 

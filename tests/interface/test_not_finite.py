@@ -77,7 +77,7 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "tasks.sample": (rbm, lambda m: tasks.sample(m, 2, seed=0)),
     "tasks.unusual_cells": (rbm, lambda m: tasks.unusual_cells(m, V.numpy())),
     "chains.Tempering.adapt": (rbm, lambda m: chains.Tempering(3).adapt(m, chains=4, sweeps=40)),
-    "chains.diagnose": (rbm, lambda m: chains.diagnose(m, chains=4, sweeps=40)),
+    "chains.diagnose_chains": (rbm, lambda m: chains.diagnose_chains(m, chains=4, sweeps=40)),
     "chains.local_search": (rbm, lambda m: chains.local_search(m, m.random_states(2, seed=0), seed=0)),
     "chains.run": (rbm, lambda m: chains.run(m, chains.Gibbs(), V, 2, seed=0)),
     "likelihood.ais": (rbm, lambda m: likelihood.ais(m, 4, 4)),

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import harmonium as hm
 from harmonium.estimators import RBM, RBMOutlier
-from harmonium.tables.beyond import tails_of
+from harmonium.tables.tails import tails_of
 
 torch.set_num_threads(1)
 

@@ -192,7 +192,7 @@ def test_where_both_are_damaged_the_error_says_what_can_be_done(tmp_path: Path) 
     for name in ("checkpoint.safetensors", "checkpoint-previous.safetensors"):
         damage(tmp_path / name, "truncated")
     message = (
-        r"checkpoint\.safetensors: .*checkpoint-previous\.safetensors: .*no other.*overwrite begins anew"
+        r"checkpoint\.safetensors: .*checkpoint-previous\.safetensors: .*no other.*overwrite begins again"
     )
     with pytest.raises(ValueError, match=message):
         run(tmp_path, resume=True)

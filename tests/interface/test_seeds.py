@@ -42,7 +42,7 @@ def filled(fill: Callable[..., None], *arguments: Any, **named: Any) -> list[Ten
 
 def filled_exactly(**named: Any) -> list[Tensor]:
     made = small()
-    hm.training.fit_exact(made, ROWS, validation=ROWS, max_updates=3, **named)
+    hm.training.train_exact_until_best(made, ROWS, validation=ROWS, max_updates=3, **named)
     return list(made.parameters())
 
 
@@ -157,11 +157,11 @@ CALLS: dict[str, Callable[..., Any]] = {
     "unusual_cells": lambda **s: torch.tensor(
         [cell.nats for cell in hm.tasks.unusual_cells(standardised(), ROWS[:, :2].double().numpy(), **s)]
     ),
-    "fit_exact": lambda **s: filled_exactly(**s),
-    "train_exactly": lambda **s: filled(hm.training.train_exactly, ROWS, updates=2, learning_rate=0.1, **s),
-    "fit_table": lambda **s: list(hm.tables.fit_table(small(), ROWS, **s).machine.parameters()),
-    "fit_table with labels": lambda **s: list(
-        hm.tables.fit_table(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
+    "train_exact_until_best": lambda **s: filled_exactly(**s),
+    "train_exact": lambda **s: filled(hm.training.train_exact, ROWS, updates=2, learning_rate=0.1, **s),
+    "train_table": lambda **s: list(hm.tables.train_table(small(), ROWS, **s).machine.parameters()),
+    "train_table with labels": lambda **s: list(
+        hm.tables.train_table(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
     ),
     "fill_cells": lambda **s: hm.tables.fill_cells(along_a_curve(), LOGARITHMS, HOLED[:, 5:], **s).mean,
     "find_intervals": lambda **s: torch.tensor(
@@ -180,8 +180,8 @@ CALLS: dict[str, Callable[..., Any]] = {
         machine(), [1.0, 0.5], chains=8, sweeps=200, **s
     ).values["energy"].mean,
     "protein_family": lambda **s: torch.as_tensor(hm.data.protein_family(9, **s).samples),
-    "diagnose": lambda **s: torch.tensor(
-        list(hm.chains.diagnose(machine(), chains=5, sweeps=40, **s).quantities.values())
+    "diagnose_chains": lambda **s: torch.tensor(
+        list(hm.chains.diagnose_chains(machine(), chains=5, sweeps=40, **s).quantities.values())
     ),
     "resampling": lambda **s: hm.report.resampling(machine(), ROWS, chains=40, sweeps=2, **s).correlation,
 }  # fmt: skip

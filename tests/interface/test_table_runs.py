@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.tables import fit_table
+from harmonium.tables import train_table
 from harmonium.training import Objective, TrainingRun
 
 torch.set_num_threads(1)
@@ -31,7 +31,7 @@ def table(label: bool) -> tuple[hm.BoltzmannMachine, Tensor]:
 
 def fit(label: bool, **watch: Any) -> TrainingRun:
     machine, v = table(label)
-    return fit_table(machine, v, objective=Objective([0], 0.1) if label else Objective(), seed=4, **watch)
+    return train_table(machine, v, objective=Objective([0], 0.1) if label else Objective(), seed=4, **watch)
 
 
 @pytest.mark.parametrize("label", [False, True], ids=["table", "labels"])

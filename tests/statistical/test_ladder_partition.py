@@ -22,7 +22,7 @@ from .test_ladder import graph_machine, spins_in_two_modes
 @torch.no_grad()
 def exact(hamiltonian: Hamiltonian) -> float:
     """ln Z by enumeration of what is not summed out, or of what is if that alone is discrete."""
-    layers, other = hamiltonian.graph.kept, hamiltonian.graph.summed
+    layers, other = hamiltonian.graph.unsummed, hamiltonian.graph.summed
     if not all(hamiltonian.layers[l].discrete for l in layers):
         layers, other = other, layers
     grids = [all_states(hamiltonian.layers[l]) for l in layers]

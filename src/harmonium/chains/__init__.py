@@ -6,7 +6,7 @@ from harmonium.chains.diagnostics import (
     Observable as Observable,
     autocorrelation_times as autocorrelation_times,
     convergence as convergence,
-    diagnose as diagnose,
+    diagnose_chains as diagnose_chains,
 )
 from harmonium.chains.gibbs import Gibbs as Gibbs
 from harmonium.chains.kernel import (

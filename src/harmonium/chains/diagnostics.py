@@ -102,8 +102,8 @@ def _score_ranks(x: Array) -> Array:
     """Returns normal quantiles of the ranks' plotting positions (Blom 1958), ties sharing their mean rank."""
     from scipy.special import ndtri  # slow to import, and only needed here
 
-    _, place, ties = np.unique(x, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(ties) - (ties - 1) / 2)[place.reshape(x.shape)]
+    _, inverse, ties = np.unique(x, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(ties) - (ties - 1) / 2)[inverse.reshape(x.shape)]
     scores: Array = ndtri((ranks - 0.375) / (x.size + 0.25))
     return scores
 
@@ -238,7 +238,7 @@ class Diagnosis(NamedTuple):
 
 
 @torch.no_grad()
-def diagnose(
+def diagnose_chains(
     machine: BoltzmannMachine,
     kernel: Kernel | None = None,
     start: Sequence[Numbers] | Numbers | None = None,
@@ -276,7 +276,7 @@ def diagnose(
     Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Spin(6)], edges=[(0, 0)], seed=0)
-        >>> found = hm.chains.diagnose(machine, observables={"m": lambda states: states[0].mean(1)})
+        >>> found = hm.chains.diagnose_chains(machine, observables={"m": lambda states: states[0].mean(1)})
         >>> list(found.quantities)[-1], found.times["m"].shape
         ('m', torch.Size([50]))
         >>> m = found.quantities["m"]
@@ -299,19 +299,19 @@ def diagnose(
     _checks.instance(observables, "observables", Mapping, "a dict of functions")
     if taken := set(names) & set(observables):
         raise ValueError(f"observables: expected names other than {names}, received {sorted(taken)}")
-    kept: list[Tensor] = []
+    draws_by_sweep: list[Tensor] = []
     totals: dict[str, float | Tensor] = {}
 
     def observe(number: int, state: KernelState, info: Info) -> None:
         if number > sweeps // 2:
             free_energy = hamiltonian.free_energy(state.states, hamiltonian.graph.summed).unsqueeze(0)
             places = (axis.t() @ state.states[l].double().t() for l, _, axis in axes)
-            own = [_observe(function, name, state.states) for name, function in observables.items()]
-            kept.append(torch.cat([free_energy, *places, *own]))
+            measured = [_observe(function, name, state.states) for name, function in observables.items()]
+            draws_by_sweep.append(torch.cat([free_energy, *places, *measured]))
             totals.update({name: totals.get(name, 0.0) + value for name, value in info.items()})
 
     run(machine, kernel, start, sweeps, seed=generator, observer=observe)
-    draws = torch.stack(kept).cpu()  # (sweeps, quantities, chains)
+    draws = torch.stack(draws_by_sweep).cpu()  # (sweeps, quantities, chains)
     series = {name: draws[:, number].t() for number, name in enumerate([*names, *observables])}
     return Diagnosis(
         {name: convergence(x) for name, x in series.items()},

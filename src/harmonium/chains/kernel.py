@@ -126,7 +126,7 @@ class Kernel(ABC):
         """Returns whether the sweeps of an update are the same operations in every update of a run.
 
         They then ask for no value, and a GPU may record them. A kernel that changes with the number of sweeps
-        is so for chains that begin anew in every update, but not for ``persistent`` ones.
+        is so for chains that begin again in every update, but not for ``persistent`` ones.
         """
         return False
 

@@ -131,7 +131,7 @@ class Langevin(Kernel):
 
 @final
 class GibbsLangevin(Kernel):
-    """Gibbs sampling in which a Gaussian layer makes ``inner`` Langevin steps instead of being drawn anew.
+    """Gibbs sampling in which a Gaussian layer makes ``inner`` Langevin steps instead of being drawn again.
 
     With the neighbours fixed these steps are one Gaussian draw (Liao et al. 2022, Alg. 2, Eqs. 9-11), so the
     inner loop costs nothing: x' = m + β₀ (x - m) + s σ ξ with m the mean given the neighbours, β₀ = Π_j (1 -
@@ -206,7 +206,7 @@ class GibbsLangevin(Kernel):
                 'take correction "none" or "metropolis"'
             )
         cosine = (0.5 * (1 + math.cos(math.pi * j / self.inner)) for j in range(self.inner))
-        self._sizes = tuple(self.step_size * each for each in cosine)
+        self._sizes = tuple(self.step_size * cosine_value for cosine_value in cosine)
         keep, total = _compose(self._sizes, 1.0)
         if correction == "exact":
             total = 1 - keep * keep
@@ -264,7 +264,7 @@ class Relaxation(NamedTuple):
     """x' ~ N(m + keep (x - m), (spread σ)²) for every Gaussian unit, with m its mean given its neighbours.
 
     A sweep draws the discrete layers of a colour given the other colour, moves the Gaussian layers of that
-    colour, and draws the other colour anew. Clamped entries stay, and count as given in every density.
+    colour, and draws the other colour again. Clamped entries stay, and count as given in every density.
 
     Attributes:
         keep: what is kept of the distance to the mean.
@@ -327,8 +327,9 @@ class Relaxation(NamedTuple):
             diagnostics.append(numbers)
         means = diagnostics[0] if len(diagnostics) == 1 else torch.stack(diagnostics).mean(0)
         acceptance, jump = means
-        kept = log_marginal if len(diagnostics) == 1 else None  # the next sweep begins with the same block
-        after = KernelState(states, state.sweeps + 1, state.memory, known, kept)
+        # The next sweep begins with the same block.
+        next_log_marginal = log_marginal if len(diagnostics) == 1 else None
+        after = KernelState(states, state.sweeps + 1, state.memory, known, next_log_marginal)
         return after, {"acceptance": acceptance, "squared_jump": jump}
 
 
@@ -365,9 +366,9 @@ class _Block:
         centres = self._find_centres(pulls)
         proposal = list(states)
         for l in self.moving:
-            ahead = torch.lerp(centres[l], states[l], self.keeps[l])
-            noise = self.hamiltonian.noise(l, len(ahead), self.generator)
-            proposal[l] = self.hamiltonian.apply_clamp(l, ahead.addcmul_(noise, self.noises[l]))
+            drifted = torch.lerp(centres[l], states[l], self.keeps[l])
+            noise = self.hamiltonian.noise(l, len(drifted), self.generator)
+            proposal[l] = self.hamiltonian.apply_clamp(l, drifted.addcmul_(noise, self.noises[l]))
         if collapsed:
             proposed_fields = self.find_fields(self.others, proposal, {})
         else:
@@ -409,8 +410,8 @@ class _Block:
         if taken is None:
             squared = torch.linalg.vector_norm(moved).square() / moved.numel()
             return torch.stack((torch.ones_like(squared), squared))
-        shares = taken.to(moved.dtype)
-        return torch.stack((shares.mean(), shares @ moved.square().sum(-1) / moved.numel()))
+        accepted = taken.to(moved.dtype)
+        return torch.stack((accepted.mean(), accepted @ moved.square().sum(-1) / moved.numel()))
 
     def draw_others(self, states: States) -> dict[int, Tensor]:
         """Draws the layers of the other colour given this one, and returns their fields."""

@@ -140,9 +140,9 @@ def search(
                 known = fields
         gone = int(ended.sum())
         if gone * _COMPACT >= len(ended) and not (climbs and half == 1):  # recordings have all chains
-            rest, place = _device.split_indices(ended, gone)
+            rest, ended_rows = _device.split_indices(ended, gone)
             for l, x in enumerate(current):
-                modes[l].index_copy_(0, active[place], x[place])
+                modes[l].index_copy_(0, active[ended_rows], x[ended_rows])
             active, ended, gone = active[rest], ended[rest], 0
             if len(active) == 0:
                 break
@@ -178,8 +178,8 @@ def _climb_ahead(
         1 on; 0 for one that has not, or had before.
     """
 
-    def step(at: Hamiltonian, given: tuple[States, Tensor]) -> tuple[States, Tensor, Tensor]:
-        current, ended = list(given[0]), given[1]
+    def step(at: Hamiltonian, states_and_ended: tuple[States, Tensor]) -> tuple[States, Tensor, Tensor]:
+        current, ended = list(states_and_ended[0]), states_and_ended[1]
         when = torch.zeros_like(ended, dtype=torch.int64)
         for half in range(_WINDOW):
             moved = ended

@@ -105,7 +105,7 @@ def run(
         hamiltonian = hamiltonian.clamp(clamp, len(start.states[0]))
         held = start.without_caches()._replace(states=hamiltonian.clamp_states(start.states))
         end = run_kernel(hamiltonian, kernel, held, sweeps, generator, observer)
-        return end._replace(states=_copy_given(end.states, start.states))
+        return end._replace(states=_copy_inputs(end.states, start.states))
     begun = initial_states(machine, hamiltonian, start, "start", generator)
     hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
     rows, generator = group.rows(len(begun[0]), "start"), group.own_noise(generator)
@@ -113,13 +113,13 @@ def run(
         hamiltonian, begun = hamiltonian.select_rows(rows), [x[rows] for x in begun]
     state = kernel.init(hamiltonian, hamiltonian.clamp_states(begun), generator, sweeps)
     end = run_kernel(hamiltonian, kernel, state, sweeps, generator, observer)
-    whole: States = join_rows(group.all_gather(_copy_given(end.states, begun)))
+    whole: States = join_rows(group.all_gather(_copy_inputs(end.states, begun)))
     return whole
 
 
-def _copy_given(states: States, given: Sequence[Tensor]) -> States:
-    """Returns the states, in new tensors where they are the given ones."""
-    return [x.clone() if x is y else x for x, y in zip(states, given, strict=True)]
+def _copy_inputs(states: States, inputs: Sequence[Tensor]) -> States:
+    """Returns the states, in new tensors where they are the inputs."""
+    return [x.clone() if x is y else x for x, y in zip(states, inputs, strict=True)]
 
 
 def run_kernel(
@@ -155,11 +155,11 @@ def run_kernel(
             chains = move(chains)[0]
         return chains
 
-    made, period = 0, kernel.period or 0
+    done, period = 0, kernel.period or 0
     if period and observer is None:
-        made = sweeps // period * period
+        done = sweeps // period * period
         state = repeat(move_on, state, sweeps // period, hamiltonian.device, [generator])
-    for number in range(made + 1, sweeps + 1):
+    for number in range(done + 1, sweeps + 1):
         state, info = move(state)
         if observer is not None:
             observer(number, state, info)

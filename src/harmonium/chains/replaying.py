@@ -21,7 +21,7 @@ def replay_under(
     owner: object,
     key: tuple[Hashable, ...],
     step: Callable[[Hamiltonian, Any], Any],
-    given: Any,
+    inputs: Any,
     generators: Sequence[torch.Generator] = (),
     stays: bool = False,
 ) -> Any:
@@ -31,9 +31,9 @@ def replay_under(
         hamiltonian: the machine; its parameters may have changed since.
         owner: keeps its recordings as long as it lives; ``step`` must not hold it.
         key: whatever the operations depend on beside the distribution and the shapes of tensors.
-        step: takes the distribution and what is given, both at places that stay, and returns a tree of
+        step: takes the distribution and the inputs, both at places that stay, and returns a tree of
             tensors.
-        given: a tree of tensors.
+        inputs: a tree of tensors.
         generators: sources of the step's noise.
         stays: whether to return copies of what a recording made.
 
@@ -42,12 +42,12 @@ def replay_under(
         not to stay.
     """
     if not records(hamiltonian.device):
-        return step(hamiltonian, given)
+        return step(hamiltonian, inputs)
     like = hamiltonian.without_cache()
 
     def at(places: Any) -> Any:
-        thetas, J, given = places
-        return step(replace(like, thetas=thetas, J=J), given)
+        thetas, J, inputs = places
+        return step(replace(like, thetas=thetas, J=J), inputs)
 
     machine = (
         id(hamiltonian.graph),
@@ -57,12 +57,12 @@ def replay_under(
         hamiltonian.beta,
         ASKED.get(),
     )
-    made = replay(
+    result = replay(
         owner,
         (*machine, *key),
         at,
-        (hamiltonian.thetas, tuple(hamiltonian.J), given),
+        (hamiltonian.thetas, tuple(hamiltonian.J), inputs),
         hamiltonian.device,
         generators,
     )
-    return map_leaves(lambda x: x.clone() if isinstance(x, Tensor) else x, made) if stays else made
+    return map_leaves(lambda x: x.clone() if isinstance(x, Tensor) else x, result) if stays else result

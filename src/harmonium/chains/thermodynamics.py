@@ -166,8 +166,8 @@ def thermodynamics(
         single[part] += torch.stack([E, E.square(), m, m.abs(), m2, m2.square()])
         paired[part] += torch.stack([q, q2, q2.square()])
         value = ((q - lowest) / (1 - lowest) * units).round().long()  # of the values that q can have
-        place = torch.bucketize(value, ends[1:], right=True).unsqueeze(-1)
-        counts.scatter_add_(2, place, torch.ones_like(place, dtype=counts.dtype))
+        bin_index = torch.bucketize(value, ends[1:], right=True).unsqueeze(-1)
+        counts.scatter_add_(2, bin_index, torch.ones_like(bin_index, dtype=counts.dtype))
 
     state = tempering.init(hamiltonian, start, generator, steps)
     run_kernel(hamiltonian, tempering, state, steps, generator, observe)
@@ -241,9 +241,9 @@ def _jackknife(sums: Tensor, formula: Callable[[Tensor], Tensor]) -> Estimates:
     """
     x = sums.mean(0)
     count = x.shape[2]
-    left_out = formula((x.sum(2, keepdim=True) - x) / (count - 1))
+    leave_one_out = formula((x.sum(2, keepdim=True) - x) / (count - 1))
     return Estimates(
-        formula(x.mean(2, keepdim=True)).squeeze(1), (left_out.var(1, correction=0) * (count - 1)).sqrt()
+        formula(x.mean(2, keepdim=True)).squeeze(1), (leave_one_out.var(1, correction=0) * (count - 1)).sqrt()
     )
 
 

@@ -31,8 +31,8 @@ _FIRST = ("demo", "train", "evaluate", "sample")  # in the list of commands; the
 
 def command_names() -> list[str]:
     """Returns the names of all commands, as they are listed."""
-    found = {path.stem for path in _FOLDER.glob("*.py")} - {"__init__"}
-    return [*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST))]
+    commands = {path.stem for path in _FOLDER.glob("*.py")} - {"__init__"}
+    return [*(name for name in _FIRST if name in commands), *sorted(commands.difference(_FIRST))]
 
 
 def summary(name: str) -> str:
@@ -138,8 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except _UsageError as error:
             path = error.ctx.command_path if error.ctx else "harmonium"
             names = getattr(getattr(error, "param", None), "opts", ())
-            given = (value for name, value in pairwise(arguments) if name in names)
-            received = "".join(f", received {value!r}" for value in islice(given, 1))
+            values = (value for name, value in pairwise(arguments) if name in names)
+            received = "".join(f", received {value!r}" for value in islice(values, 1))
             return _fail(f"{error.format_message()}{received} (see {path} --help)", USAGE)
         except _MISTAKES as error:
             return _fail(_in_options(str(error), arguments), USAGE)
@@ -151,8 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from harmonium.training import TrainingDiverged  # torch is loaded by now
 
             if _NO_ROOM.search(str(error)):
-                told = "not enough memory; use smaller batches, or fewer chains or units"
-                return _fail(f"{told} ({str(error).splitlines()[0]})", FAILURE)
+                message = "not enough memory; use smaller batches, or fewer chains or units"
+                return _fail(f"{message} ({str(error).splitlines()[0]})", FAILURE)
             if not isinstance(error, TrainingDiverged):
                 raise
             return _fail(str(error), FAILURE)

@@ -26,7 +26,7 @@ from harmonium.ladder import Ladder, lead_to, load_ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 Data = Annotated[str, Setting(metavar="DATA", argument=True, suggests=BUILT_IN)]
 """Data by their place on the command line."""
@@ -125,8 +125,8 @@ class Trained(Checked):
         path = self.run / LADDER
         if not path.is_file():
             return None
-        kept = load_ladder(path, machine)
-        return lead_to(kept, machine) if self.averaged else kept
+        stored = load_ladder(path, machine)
+        return lead_to(stored, machine) if self.averaged else stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +152,8 @@ class Chains(Checked):
             ValueError: an option that the kernel does not take.
         """
         chosen = Kernel.registry[self.kernel or "gibbs"]
-        made = make_named("kernel_option", chosen, self.kernel_option, signature(chosen).parameters)
-        return None if self.kernel is None else made
+        kernel = make_named("kernel_option", chosen, self.kernel_option, signature(chosen).parameters)
+        return None if self.kernel is None else kernel
 
 
 def result_folder(run: Path, out: Path | None, name: str, files: Sequence[str], overwrite: bool) -> Path:
@@ -163,9 +163,9 @@ def result_folder(run: Path, out: Path | None, name: str, files: Sequence[str], 
         FileExistsError: it holds one of the files, which are not to be replaced.
     """
     folder = out or (run if run.is_dir() else run.parent) / name
-    found = [name for name in files if (folder / name).exists()]
-    if found and not overwrite:
-        raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
+    existing = [name for name in files if (folder / name).exists()]
+    if existing and not overwrite:
+        raise FileExistsError(f"out: {folder / existing[0]} exists; --overwrite replaces it")
     return folder
 
 
@@ -212,8 +212,8 @@ def image_shape_of(text: str | None, known: Sequence[int] | None, needed: bool) 
 
 
 def make_named(
-    name: str, make: Callable[..., Made], texts: Sequence[str] | None, known: Collection[str], **given: Any
-) -> Made:
+    name: str, make: Callable[..., Result], texts: Sequence[str] | None, known: Collection[str], **fixed: Any
+) -> Result:
     """Makes a rule or a kernel from values by options of their own and by one NAME=VALUE.
 
     Args:
@@ -221,7 +221,7 @@ def make_named(
         make: what takes the values.
         texts: what was typed with that option.
         known: names that may be typed there.
-        **given: values by options of their own.
+        **fixed: values by options of their own.
 
     Raises:
         ValueError: another form, an unknown name, one given twice, or a value of no meaning.
@@ -232,11 +232,11 @@ def make_named(
         if not equals or option not in known:
             names = f"with NAME one of {', '.join(known)}" if known else "for another rule or kernel"
             raise ValueError(f"{name}: expected NAME=VALUE {names}, received {text!r}")
-        if option in given or option in read:
+        if option in fixed or option in read:
             raise ValueError(f"{name}: expected {option} once, received it twice")
         read[option] = _read_value(value)
     try:
-        return make(**given, **read)
+        return make(**fixed, **read)
     except (TypeError, ValueError) as error:
         if re.split(r"[:\[]", str(error), maxsplit=1)[0] in read:
             raise ValueError(f"{name}: {error}") from error
@@ -264,24 +264,24 @@ def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., in
             is shown. It is given the options ``Common`` too.
     """
     parameters, hints = signature(function).parameters, get_type_hints(function)
-    own = settings_of(function)
+    own_settings = settings_of(function)
     groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])} | {"common": Common}
-    made: dict[str, Parameter] = {}
+    described_parameters: dict[str, Parameter] = {}
     for name in (*parameters, "common"):
         if name in groups:
-            made |= {
-                each: _parameter(each, setting, getattr(groups[name], each, Parameter.empty))
-                for each, setting in settings_of(groups[name]).items()
+            described_parameters |= {
+                option: _parameter(option, setting, getattr(groups[name], option, Parameter.empty))
+                for option, setting in settings_of(groups[name]).items()
             }
         else:
-            made[name] = _parameter(name, own[name], parameters[name].default)
+            described_parameters[name] = _parameter(name, own_settings[name], parameters[name].default)
 
-    def call(**given: Any) -> int:
-        for name, setting in own.items():
-            setting.check(given[name], name)
-        arguments = {name: given[name] for name in own}
+    def call(**values: Any) -> int:
+        for name, setting in own_settings.items():
+            setting.check(values[name], name)
+        arguments = {name: values[name] for name in own_settings}
         for name, group in groups.items():
-            arguments[name] = group(**{each: given[each] for each in settings_of(group)})
+            arguments[name] = group(**{option: values[option] for option in settings_of(group)})
         common, status = arguments.pop("common"), 0
         if common.threads is not None:
             torch.set_num_threads(common.threads)
@@ -294,8 +294,10 @@ def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., in
         return status
 
     described: Any = call
-    described.__signature__ = Signature(list(made.values()))
-    described.__annotations__ = {name: each.annotation for name, each in made.items()}
+    described.__signature__ = Signature(list(described_parameters.values()))
+    described.__annotations__ = {
+        name: parameter.annotation for name, parameter in described_parameters.items()
+    }
     described.__doc__ = cleandoc(function.__doc__ or "").partition("\nArgs:\n")[0]
     return call
 
@@ -319,5 +321,5 @@ def _parameter(name: str, setting: Setting, default: Any) -> Parameter:
         info = typer.Option(*option, rich_help_panel=setting.panel, **about)
     parts = get_args(setting.kind) if get_origin(setting.kind) in (Union, UnionType) else (setting.kind,)
     kinds = [str if get_origin(part) is Literal else part for part in parts]
-    kind: Any = Union[tuple(each for each in kinds if get_origin(each) is not Callable)]  # noqa: UP007
+    kind: Any = Union[tuple(allowed for allowed in kinds if get_origin(allowed) is not Callable)]  # noqa: UP007
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])

@@ -134,8 +134,8 @@ def _lines(listing: Listing) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in listing[0]:
         table.add_column(name.replace("_", " "), overflow="fold")
-    for each in listing:
-        table.add_row(*(Text(format_value(value)) for value in each.values()))
+    for entry in listing:
+        table.add_row(*(Text(format_value(value)) for value in entry.values()))
     return table
 
 

@@ -78,8 +78,8 @@ def write_array(path: Path, rows: Any, labels: NDArray[Any] | None = None) -> No
     if path.suffix.lower() == ".npy":
         np.save(buffer, rows)
     else:
-        beside: dict[str, Any] = {} if labels is None else {"labels": labels}
-        np.savez_compressed(buffer, samples=rows, **beside)
+        label_arrays: dict[str, Any] = {} if labels is None else {"labels": labels}
+        np.savez_compressed(buffer, samples=rows, **label_arrays)
     replace_file(path, buffer.getvalue())
 
 
@@ -95,12 +95,14 @@ def check_rows_target(path: Path, alphabet: str | None, overwrite: bool, *others
         raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
 
 
-def spelt(rows: NDArray[Any], alphabet: str, source: DataSet | None, beside: Sequence[Series] = ()) -> Frame:
+def spelt(
+    rows: NDArray[Any], alphabet: str, source: DataSet | None, other_columns: Sequence[Series] = ()
+) -> Frame:
     """Returns sequences as a table: names, those of their source or 1, 2, …, letters, and other columns."""
     names = _row_names(source, len(rows)) or [str(k + 1) for k in range(len(rows))]
     cells = {"name": names, "sequence": spell(np.nan_to_num(rows, nan=-1), alphabet)}
     columns = [Series(name, np.array(values, object), "str") for name, values in cells.items()]
-    return Frame((*columns, *beside), TEXT)
+    return Frame((*columns, *other_columns), TEXT)
 
 
 def _row_names(source: DataSet | None, rows: int) -> Sequence[str] | None:
@@ -113,10 +115,10 @@ def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Seri
     """Rows and labels as one table, in the order of the names where these are known."""
     frame = rows if isinstance(rows, Frame) else frame_of(rows)
     columns, order = list(frame.columns), list(names or ())
-    own = [name for name in order if labels is None or name != labels.name]
-    if not isinstance(rows, Frame) and len(own) == len(columns):
-        columns = [replace(cells, name=name) for cells, name in zip(columns, own, strict=True)]
+    data_names = [name for name in order if labels is None or name != labels.name]
+    if not isinstance(rows, Frame) and len(data_names) == len(columns):
+        columns = [replace(cells, name=name) for cells, name in zip(columns, data_names, strict=True)]
     if labels is not None:
-        place = order.index(str(labels.name)) if labels.name in order else len(columns)
-        columns.insert(place, labels)
+        column_index = order.index(str(labels.name)) if labels.name in order else len(columns)
+        columns.insert(column_index, labels)
     return Frame(tuple(columns), frame.library)

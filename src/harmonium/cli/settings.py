@@ -16,7 +16,7 @@ import typer
 from harmonium import _checks
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium.cli import options
-from harmonium.cli.options import Made
+from harmonium.cli.options import Result
 from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import rules
@@ -100,12 +100,12 @@ class Structure(Checked):
         if self.hidden == ["0"]:
             return []
         layers: list[Layer] = []
-        for each in (part.strip() for given in self.hidden for part in given.split(",")):
-            written = _HIDDEN.fullmatch(each)
+        for layer_text in (part.strip() for listed in self.hidden for part in listed.split(",")):
+            written = _HIDDEN.fullmatch(layer_text)
             if written is None or int(written["size"]) < 1 or int(written["states"] or 2) < 2:
                 raise ValueError(
                     "hidden: expected numbers of units such as 500, 500,1000, spin:500 or categorical:50:4 "
-                    f"(of 4 states), or 0 alone for a machine without hidden units, received {each!r}"
+                    f"(of 4 states), or 0 alone for a machine without hidden units, received {layer_text!r}"
                 )
             kind, states = written["kind"] or "bernoulli", int(written["states"] or 2)
             layers += hidden_for(kind, [int(written["size"])], states, "hidden")
@@ -207,16 +207,16 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         asked = self.visible != "auto" and self.method != "exact" and self.rule in (None, IMAGES.rule)
         return one and asked and self.label is None
 
-    def with_rule_options(self, make: Callable[[dict[str, Any]], Made]) -> Made:
+    def with_rule_options(self, make: Callable[[dict[str, Any]], Result]) -> Result:
         """Returns what a function makes of the options of the rule but its sweeps; errors name the option."""
-        given = {"chains": self.chains, "kernel": self.make_kernel(), "k": self.sweeps}
-        given = {name: value for name, value in given.items() if value is not None}
+        chain_settings = {"chains": self.chains, "kernel": self.make_kernel(), "k": self.sweeps}
+        chain_settings = {name: value for name, value in chain_settings.items() if value is not None}
         known = rules.options(self.rule or "pcd")
 
-        def made(**own: Any) -> Made:
-            return make({name: x for name, x in own.items() if name != "k" or self.sweeps is None})
+        def make_from_options(**rule_options: Any) -> Result:
+            return make({name: x for name, x in rule_options.items() if name != "k" or self.sweeps is None})
 
-        return options.make_named("rule_option", made, self.rule_option, known, **given)
+        return options.make_named("rule_option", make_from_options, self.rule_option, known, **chain_settings)
 
 
 _HEAD = """\
@@ -270,25 +270,25 @@ class RunFile:
         structure = {*_STRUCTURE, "method"}
         return RunFile({name: value for name, value in self.values.items() if name not in structure})
 
-    def left_by(self, given: Sequence[str], rule: str | None) -> dict[str, Any]:
+    def left_by(self, typed_names: Sequence[str], rule: str | None) -> dict[str, Any]:
         """Returns the values that the settings given on the command line leave in force.
 
         Each takes along what belongs to its old value, a rule only where it is another one.
         """
-        changed = {name for name in given if name != "rule" or rule != self.values.get("rule")}
+        changed = {name for name in typed_names if name != "rule" or rule != self.values.get("rule")}
         return {
             name: value
             for name, value in self.values.items()
-            if name not in given and changed.isdisjoint(_SETTINGS[name].belongs_to)
+            if name not in typed_names and changed.isdisjoint(_SETTINGS[name].belongs_to)
         }
 
     def text(self, settings: TrainSettings) -> str:
         """Returns the file as made by this process; ``kinds`` stand for the file that the settings name."""
         lines = [_HEAD.format(name=RUN_FILE), "commands = ["]
         lines += [*(f"    {as_toml(command)}," for command in self.commands), "]"]
-        left_out = {"run_dir"} | ({"kinds"} if self.kinds else set())
-        left_out |= {*_STRUCTURE} if settings.from_run else set()
-        lines += setting_lines(settings, [name for name in _SETTINGS if name not in left_out])
+        unwritten = {"run_dir"} | ({"kinds"} if self.kinds else set())
+        unwritten |= {*_STRUCTURE} if settings.from_run else set()
+        lines += setting_lines(settings, [name for name in _SETTINGS if name not in unwritten])
         if self.kinds and not settings.from_run:
             lines += ["", "[kinds]", *(f"{as_toml(k)} = {as_toml(v)}" for k, v in self.kinds.items())]
         return "\n".join(lines) + "\n"
@@ -303,20 +303,25 @@ def settings_in_force(
     Where it says what the data are, a single argument is RUN_DIR.
     """
     sources = {name: ctx.get_parameter_source(name) for name in _SETTINGS}
-    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    typed_names = [
+        name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"
+    ]
     stored = _file_of(typed, config, resume)
-    alone = "data" in given and "run_dir" not in given
+    alone = "data" in typed_names and "run_dir" not in typed_names
     if alone and "data" in stored.values and "run_dir" not in stored.values:
-        typed, given = replace(typed, run_dir=Path(str(typed.data)), data=None), [*given, "run_dir"]
-        given.remove("data")
-    values = stored.left_by(given, typed.rule)
+        typed, typed_names = (
+            replace(typed, run_dir=Path(str(typed.data)), data=None),
+            [*typed_names, "run_dir"],
+        )
+        typed_names.remove("data")
+    values = stored.left_by(typed_names, typed.rule)
     if typed.from_run is not None or "from_run" in values:
-        odd = [name for name in _STRUCTURE if name in given or name in values]
+        odd = [name for name in _STRUCTURE if name in typed_names or name in values]
         if odd:
             raise ValueError(f"{odd[0]}: expected none with --from, whose machine it belongs to")
     for name in _AT_THE_START if resume and stored.values else ():
         begun, asked = stored.values.get(name), getattr(typed, name)
-        if name in given and asked != begun:
+        if name in typed_names and asked != begun:
             raise ValueError(
                 f"{name}: expected {'none' if begun is None else begun} as in the run to resume, which has "
                 f"begun, received {asked}; train without --resume begins another run"
@@ -326,7 +331,7 @@ def settings_in_force(
         raise ValueError(f"DATA, RUN_DIR: expected both, received {settings.data} and {settings.run_dir}")
     return settings, replace(
         stored,
-        kinds={} if "kinds" in given else stored.kinds,
+        kinds={} if "kinds" in typed_names else stored.kinds,
         commands=[*(stored.commands if resume else []), shlex.join(["harmonium", *ctx.obj])],
     )
 
@@ -357,20 +362,20 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
 def _typed(kind: Any, value: Any, name: str) -> Any:
     """Returns a value of a file as one of a setting's type, such as ``int | None``."""
     parts = (kind,) if get_origin(kind) is Literal else get_args(kind) or (kind,)
-    kinds = [str if get_origin(each) is Literal else each for each in parts]
+    kinds = [str if get_origin(part) is Literal else part for part in parts]
     if list[str] in kinds:
-        return [_typed(str, each, name) for each in (value if isinstance(value, list) else [value])]
+        return [_typed(str, item, name) for item in (value if isinstance(value, list) else [value])]
     whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     number = whole or isinstance(value, float)
-    for each, fits, expected in (
+    for allowed, fits, expected in (
         (bool, isinstance(value, bool), "true or false"),
         (int, number and isfinite(value) and value == int(value), "a whole number below 2^63"),
         (float, number, "a number"),
         (Path, isinstance(value, str) and bool(value), "a path"),
         (str, isinstance(value, str) or number, "text"),
     ):
-        if each in kinds:
+        if allowed in kinds:
             if not fits:
                 raise ValueError(f"{name}: expected {expected}, received {value!r}")
-            return each(value)
+            return allowed(value)
     raise AssertionError(f"{name}: a setting of type {kind} has no place in a file")

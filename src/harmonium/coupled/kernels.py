@@ -184,7 +184,7 @@ class Gibbs(PairKernel):
         self.odd = odd
 
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
-        return hamiltonian.graph.kept
+        return hamiltonian.graph.unsummed
 
     def prepare(self, hamiltonian: Hamiltonian, state: ChainState, copies: int) -> ChainState:
         fields = {
@@ -406,7 +406,7 @@ def _find_energy(hamiltonian: Hamiltonian, state: ChainState) -> Tensor:
     weights = [hamiltonian.log_weight(l, x).double() for l, x in enumerate(state.states)]
     couplings = [(field * state.states[l]).sum(-1, dtype=torch.float64) for l, field in state.fields.items()]
     total = torch.stack(weights + couplings).sum(0)
-    kept = hamiltonian.graph.kept
+    kept = hamiltonian.graph.unsummed
     if any(l in kept and m in kept for l, m in hamiltonian.graph.edges):
         total = total + hamiltonian.beta_times(hamiltonian.coupling_energy(state.states, kept))
     return -total

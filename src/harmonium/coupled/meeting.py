@@ -333,7 +333,7 @@ class MeetingLoop:
         times, capped, tries = counts
         # X took τ sweeps, Y lag fewer; X went on alone up to m where they met before.
         cost = 2 * times - lag + (m - times).clamp(min=0)
-        flips = int(self.times.sum()) * sum(x.states[l].shape[1] for l in self.hamiltonian.graph.kept)
+        flips = int(self.times.sum()) * sum(x.states[l].shape[1] for l in self.hamiltonian.graph.unsummed)
         flip_rate = int(self.flipped) / max(flips, 1)
         return Meetings(times, capped.bool(), tries, cost, flip_rate, lag, self.at_horizon)
 
@@ -503,7 +503,7 @@ class MeetingLoop:
 
     def _count_flips(self, before: ChainState, after: ChainState) -> None:
         """Counts the units that a sweep changed in first chains; ``before`` may have second ones besides."""
-        for l in self.hamiltonian.graph.kept:
+        for l in self.hamiltonian.graph.unsummed:
             rows = slice(0, len(self.pair))
             self.flipped = (
                 mark_differences(before.states[l][rows], after.states[l][rows]).sum() + self.flipped
@@ -542,7 +542,7 @@ def _sweep_ahead(
         before, apart = places[-1].states, marks[-1]
         sweep = done or kernel.begin(hamiltonian, places[-1], generator)
         state = sweep.state
-        flips = [(before[l][:rows] != state.states[l][:rows]).sum(-1) for l in hamiltonian.graph.kept]
+        flips = [(before[l][:rows] != state.states[l][:rows]).sum(-1) for l in hamiltonian.graph.unsummed]
         # Equal chains may get fields that differ by rounding, which would part a pair that has met.
         for l, x in enumerate(state.states):
             if l not in layers.drawn_anew:

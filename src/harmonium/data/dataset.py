@@ -42,7 +42,7 @@ class DataSet:
         notes: what was found out about a table as it was read, in words.
         read: Arguments of pandas' reader for other files like this one.
         alignment: the sequences whose codes the samples are, as they were read; None of other data.
-        beside: Columns that stand beside sequences, of which one may be the label.
+        other_columns: Columns that stand beside sequences, of which one may be the label.
         weights: Row weights, (rows,) float64, that go with the data (``read_weights``); None: none do.
     """
 
@@ -55,7 +55,7 @@ class DataSet:
     notes: tuple[str, ...] = ()
     read: Mapping[str, Any] = field(default_factory=dict)
     alignment: Alignment | None = None
-    beside: tuple[Series, ...] = ()
+    other_columns: tuple[Series, ...] = ()
     weights: Array | None = None
 
     @classmethod
@@ -166,25 +166,25 @@ class DataSet:
         """
         if self.names is not None and name in self.names:
             return self.without(name), self.frame().columns[self.names.index(name)]
-        found = [cells for cells in self.beside if cells.name == name]
-        if found:
-            return replace(self, beside=()), found[0]
+        matching = [cells for cells in self.other_columns if cells.name == name]
+        if matching:
+            return replace(self, other_columns=()), matching[0]
         if name.lower() in LABELS and self.labels is not None:
             labels = self.labels.astype(str) if self.labels.dtype.kind == "S" else self.labels
             dtype = "str" if labels.dtype.kind == "U" else str(labels.dtype)
             return replace(self, labels=None), series_of(name, labels.tolist(), dtype)
         if needed:
-            known = [*(self.names or ()), *(cells.name for cells in self.beside)]
+            known = [*(self.names or ()), *(cells.name for cells in self.other_columns)]
             columns = [f"one of the columns {', '.join(map(repr, known))}"] if known else []
-            beside = ["label, for what lies beside the rows"] if self.labels is not None else []
-            expected = " or ".join(columns + beside) or "data with labels or names of columns"
+            label_option = ["label, for what lies beside the rows"] if self.labels is not None else []
+            expected = " or ".join(columns + label_option) or "data with labels or names of columns"
             raise ValueError(f"label: expected {expected}, received {name!r}")
         return self, None
 
     def take(self, rows: Array) -> DataSet:
         """Returns some of the rows, by a mask or by their numbers, without what stands beside sequences."""
         labels, weights = (None if part is None else part[rows] for part in (self.labels, self.weights))
-        return replace(self, samples=self.samples[rows], labels=labels, beside=(), weights=weights)
+        return replace(self, samples=self.samples[rows], labels=labels, other_columns=(), weights=weights)
 
     def row_weights(self, threshold: float | None = None) -> Tensor | None:
         """Returns how much each row counts, (rows,) float64; None: all alike.
@@ -240,12 +240,16 @@ class DataSet:
             ValueError: two of them, a missing label, or numbers that no integer holds.
         """
         names = self.names or ()
-        found = [j for j, name in enumerate(names) if name.lower() in LABELS]
-        if len(found) > 1:
-            raise ValueError(f"expected one column of labels, received columns {[j + 1 for j in found]}")
-        if not found:
+        label_columns = [j for j, name in enumerate(names) if name.lower() in LABELS]
+        if len(label_columns) > 1:
+            raise ValueError(
+                f"expected one column of labels, received columns {[j + 1 for j in label_columns]}"
+            )
+        if not label_columns:
             return self
-        return replace(self.without(names[found[0]]), labels=_labels(self.samples[:, found[0]]))
+        return replace(
+            self.without(names[label_columns[0]]), labels=_labels(self.samples[:, label_columns[0]])
+        )
 
 
 def dense(samples: Any) -> Array:

@@ -139,12 +139,12 @@ def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
 
     By the letters alone, "auto", a column of another length in some row, or of other letters, is a text.
     """
-    found = [name for name in dataset.names or () if name.lower() in _SEQUENCE]
-    if len(found) != 1 or dataset.samples.dtype.kind != "O":
+    sequence_columns = [name for name in dataset.names or () if name.lower() in _SEQUENCE]
+    if len(sequence_columns) != 1 or dataset.samples.dtype.kind != "O":
         return dataset
     frame = dataset.frame()
     columns = {str(cells.name): cells for cells in frame.columns}
-    texts = columns.pop(found[0]).values.tolist()
+    texts = columns.pop(sequence_columns[0]).values.tolist()
     named = next((name for name in columns if name.lower() in _NAME), None)
     titles = None if named is None else [str(title) for title in columns.pop(named).values.tolist()]
     aligned = all(isinstance(text, str) for text in texts) and len(set(map(len, texts))) == 1
@@ -152,7 +152,7 @@ def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
         return dataset
     if None in texts:
         raise ValueError(
-            f"row {texts.index(None)}: expected a sequence in column {found[0]!r}, received none"
+            f"row {texts.index(None)}: expected a sequence in column {sequence_columns[0]!r}, received none"
         )
     try:
         alignment = align(texts, titles, alphabet=alphabet, unknown=unknown)
@@ -160,11 +160,11 @@ def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
         if alphabet == "auto":
             return dataset
         raise
-    beside = f"; beside them are {', '.join(map(repr, columns))}, of which one may be the label"
-    said = f"column {found[0]!r} holds the sequences{beside if columns else ''}"
+    others_note = f"; beside them are {', '.join(map(repr, columns))}, of which one may be the label"
+    said = f"column {sequence_columns[0]!r} holds the sequences{others_note if columns else ''}"
     alignment = alignment._replace(notes=(said, *alignment.notes))
     sequences = DataSet.of(name=dataset.name, read=dataset.read, **_sequences(alignment))
-    return replace(sequences, beside=tuple(columns.values()))
+    return replace(sequences, other_columns=tuple(columns.values()))
 
 
 # Arrays
@@ -234,12 +234,12 @@ def _read_hdf5(path: Path) -> Parts:
     file = h5py.File(path, "r")
     try:
         names = ["samples", *({"labels"} & {*file})]
-        found = {name: inside(file, name) for name in names}
-        for name, dataset in found.items():
+        parts = {name: inside(file, name) for name in names}
+        for name, dataset in parts.items():
             if not isinstance(dataset, h5py.Dataset):
                 raise ValueError(f"expected a dataset named {name}; it holds {', '.join(file) or 'none'}")
             check_dataset(dataset, name, path.stat().st_size)
-        return {"samples": found["samples"], "labels": found["labels"][()] if "labels" in found else None}
+        return {"samples": parts["samples"], "labels": parts["labels"][()] if "labels" in parts else None}
     except Exception:
         file.close()  # the samples, once returned, keep it open
         raise
@@ -276,8 +276,8 @@ _DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 def _read_idx(path: Path) -> Parts:
     """The array, and labels from the file beside it whose name has ``labels`` for ``images``."""
     name = path.name.replace("images", "labels").replace("idx3", "idx1").removesuffix(".gz")
-    beside = [path.with_name(name), path.with_name(name + ".gz")] if name not in path.name else []
-    labels = next((other for other in beside if other.is_file()), None)
+    label_paths = [path.with_name(name), path.with_name(name + ".gz")] if name not in path.name else []
+    labels = next((other for other in label_paths if other.is_file()), None)
     try:
         return {"samples": _read_array(path), "labels": None if labels is None else _read_array(labels)}
     except ValueError as error:
@@ -462,9 +462,9 @@ def read_distances(path: str | Path, sites: int) -> Tensor:
             f"{i:g} {j:g}; sites are columns of the alignment"
         )
     i, j = (pairs.T - first).astype(np.int64)
-    found = np.full((sites, sites), np.nan)
-    found[i, j] = found[j, i] = lengths
-    return torch.from_numpy(found)
+    distances = np.full((sites, sites), np.nan)
+    distances[i, j] = distances[j, i] = lengths
+    return torch.from_numpy(distances)
 
 
 def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, ...]]:

@@ -81,14 +81,14 @@ class Reading(NamedTuple):
         values: what the different cells stand for, in their order.
         sort: "numbers" or "times".
         how: what is written besides, or strptime's format.
-        told: pandas' arguments that this reading takes, by name; empty: it needs none. "dtype" stands among
+        arguments: those of pandas that this reading takes, by name; it may need none. "dtype" stands among
             them where the cells may as well be names, such as USD 5 and (1.50).
     """
 
     values: Sequence[Any]
     sort: str
     how: str
-    told: Mapping[str, Any]
+    arguments: Mapping[str, Any]
 
 
 def readings_of(cells: Sequence[str], plain: bool = False) -> list[Reading]:
@@ -111,8 +111,10 @@ def _amounts(cells: Sequence[str], plain: bool) -> list[Reading]:
     written, brackets = [m[5] for m in matches], any(m[1] for m in matches)
     bare = not signs and not brackets
     text = bare and (any(map(is_code, written)) or (not plain and all(map(is_number, written))))
-    shares = any(m[6] == "%" for m in matches) and any(m[6] != "%" and m[5].strip("0,.") for m in matches)
-    if not matches or len(signs) > 1 or text or shares:  # 0.7 beside 5%
+    mixes_per_cent = any(m[6] == "%" for m in matches) and any(
+        m[6] != "%" and m[5].strip("0,.") for m in matches
+    )
+    if not matches or len(signs) > 1 or text or mixes_per_cent:  # 0.7 beside 5%
         return []
     sign, readings = "".join(signs), list[Reading]()
     named = {"dtype": "float"} if brackets or sign.isalpha() else {}
@@ -125,7 +127,7 @@ def _amounts(cells: Sequence[str], plain: bool) -> list[Reading]:
                 how = sign or ("()" if brackets else f"{mark} before decimals")
                 readings.append(Reading(values, "numbers", how, {"decimal": mark, **named}))
     if len(readings) == 2 and readings[0].values == readings[1].values:
-        return [readings[0]._replace(told=named)]
+        return [readings[0]._replace(arguments=named)]
     # Where dollars, pounds and yen are paid a point stands before decimals.
     return readings[:1] if sign and sign in "$£¥" else readings
 
@@ -148,16 +150,16 @@ def _moments(cells: Sequence[str]) -> list[Reading]:
         values = pandas.to_datetime(texts, format=layout, errors="coerce")
         if values.isna().any() or ("%y" in layout and values.max().year >= 2050):  # 68 may be 1968
             continue
-        told = {"dayfirst": layout.startswith("%d")} if layout.startswith(_DAY_OR_MONTH) else {}
+        arguments = {"dayfirst": layout.startswith("%d")} if layout.startswith(_DAY_OR_MONTH) else {}
         values = values if "%d" in layout or "%m" in layout else values.time
-        readings.append(Reading(values, "times", layout, told))
+        readings.append(Reading(values, "times", layout, arguments))
     if len(readings) == 2 and list(readings[0].values) == list(readings[1].values):
         return readings[:1]
     return readings
 
 
 def chosen_readings(
-    texts: Mapping[Any, Sequence[str]], told: Mapping[str, Any], numbers: Collection[Any] = ()
+    texts: Mapping[Any, Sequence[str]], arguments: Mapping[str, Any], numbers: Collection[Any] = ()
 ) -> tuple[dict[Any, Reading], dict[str, Any]]:
     """Returns the readings of columns by name, and the arguments that these agree on.
 
@@ -165,28 +167,30 @@ def chosen_readings(
 
     Args:
         texts: the different cells of columns.
-        told: the arguments "decimal" and "dayfirst" as given, None where they are not.
+        arguments: those called "decimal" and "dayfirst" as given, None where they are not.
         numbers: Names of columns whose given type is float.
     """
-    found = {
+    by_column = {
         name: [
             x
-            for x in readings_of(cells, name in numbers or told.get("decimal") == ",")
-            if name in numbers or "dtype" not in x.told
+            for x in readings_of(cells, name in numbers or arguments.get("decimal") == ",")
+            if name in numbers or "dtype" not in x.arguments
         ]
         for name, cells in texts.items()
     }
     agreed = dict[str, Any]()
     for argument in ("decimal", "dayfirst"):
         values = {
-            x.told[argument] for (x, *more) in filter(None, found.values()) if not more and argument in x.told
+            x.arguments[argument]
+            for (x, *more) in filter(None, by_column.values())
+            if not more and argument in x.arguments
         }
         agreed |= {argument: values.pop()} if len(values) == 1 else {}
-    agreed |= {argument: value for argument, value in told.items() if value is not None}
+    agreed |= {argument: value for argument, value in arguments.items() if value is not None}
     chosen = dict[Any, Reading]()
-    for name, readings in found.items():
+    for name, readings in by_column.items():
         if len(readings) > 1:
-            readings = [x for x in readings if x.told.items() <= {**agreed, "dtype": "float"}.items()]
+            readings = [x for x in readings if x.arguments.items() <= {**agreed, "dtype": "float"}.items()]
         chosen |= {name: readings[0]} if len(readings) == 1 else {}
     return chosen, agreed
 
@@ -255,17 +259,20 @@ def question_of(cells: Series) -> str | None:
     if not readings:
         spaced = readings_of([value.replace(" ", "\u00a0") for value in different])
         if spaced and spaced[0].sort == "numbers":
-            marks = {"thousands": " ", **({"decimal": ","} if spaced[0].told.get("decimal") == "," else {})}
+            marks = {
+                "thousands": " ",
+                **({"decimal": ","} if spaced[0].arguments.get("decimal") == "," else {}),
+            }
             answer = " ".join(_typed(*mark) for mark in marks.items())
             return f"numbers with spaces as text, such as {different[0]!r}; {answer} reads them as numbers"
         return None if any(map(is_code, different)) else _strays_among(seen, different)
-    told, how = readings[0].told, readings[0].how
+    arguments, how = readings[0].arguments, readings[0].how
     if len(readings) > 1:
-        argument = next(iter(told))
-        tells = " or ".join(_typed(argument, x.told[argument]) for x in readings)
+        argument = next(iter(arguments))
+        tells = " or ".join(_typed(argument, x.arguments[argument]) for x in readings)
         return f"{_DOUBTS[argument]} in {different[0]!r}? {tells} tells (in Python hm.data.as_types)"
-    if "dtype" in told:
-        answer = _typed("dtype", {str(cells.name): told["dtype"]})
+    if "dtype" in arguments:
+        answer = _typed("dtype", {str(cells.name): arguments["dtype"]})
         return f"numbers beside {how!r} as text, such as {different[0]!r}; {answer} reads them as numbers"
     return f"{readings[0].sort} as text, such as {different[0]!r}; hm.data.as_types(frame) reads them"
 
@@ -285,8 +292,8 @@ def _strays_among(seen: Sequence[str], different: Sequence[str]) -> str | None:
         return None if names else "numbers as text; .astype(float) makes numbers of them"
     stray = frozenset(others)
     count = sum(value not in stray for value in seen)
-    least = 0 if never and others == words else _HALF if len(others) <= _WORDS else _NUMBERS
-    if count <= least * len(seen):
+    least_share = 0 if never and others == words else _HALF if len(others) <= _WORDS else _NUMBERS
+    if count <= least_share * len(seen):
         return None
     listed = ", ".join(map(repr, others[:_LISTED])) + (", …" if len(others) > _LISTED else "")
     answer = f"{' '.join(_typed('na_values', word) for word in others[:_LISTED])} takes {listed} as missing"

@@ -55,7 +55,7 @@ _OPENED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
+def parse_arguments(texts: Sequence[str]) -> dict[str, Any]:
     """Returns arguments of pandas' readers from texts such as ``decimal=,``.
 
     Values are JSON where they can be, "none" is None, and others are text. An argument that is given several
@@ -64,16 +64,16 @@ def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
     Raises:
         ValueError: a text without a name and a value.
     """
-    found = dict[str, list[Any]]()
-    for text in given:
+    arguments = dict[str, list[Any]]()
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise ValueError(f"read: expected an argument of pandas such as decimal=, received {text!r}")
         try:
-            found.setdefault(name, []).append(None if value.lower() == "none" else json.loads(value))
+            arguments.setdefault(name, []).append(None if value.lower() == "none" else json.loads(value))
         except ValueError:
-            found.setdefault(name, []).append(value)
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+            arguments.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in arguments.items()}
 
 
 # Reading
@@ -100,22 +100,22 @@ def read_table(
     if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
         return _parts(_read_columns(path), True, [], read)
     earlier, read = like.keys() - read.keys(), {**like, **read}
-    given, notes = dict(read), list[str]()
+    arguments, notes = dict(read), list[str]()
     if re.search(SHEETS + "$", path.name, re.IGNORECASE):
-        content, notes = _text_of_sheet(path, given.pop("sheet_name", 0))
+        content, notes = _text_of_sheet(path, arguments.pop("sheet_name", 0))
     else:
-        content = _text_of(path, given.pop("encoding", None))
-    separator = given.pop("sep", None) or given.pop("delimiter", None) or _separator(path, content)
+        content = _text_of(path, arguments.pop("encoding", None))
+    separator = arguments.pop("sep", None) or arguments.pop("delimiter", None) or _separator(path, content)
     bare = separator == "," and '"' not in content  # a cell has no place for a comma
     if bare and earlier & {"decimal", "sep"} == {"decimal"}:
-        del read["decimal"], given["decimal"]
-    options, floats = _options(given, separator, text)
+        del read["decimal"], arguments["decimal"]
+    options, floats = _options(arguments, separator, text)
     native, named = _named_cells(path, content, options)
     texts = {name: cells for name, cells in texts_of(native).items() if name not in text}
-    told = {name: read.get(name) for name in ("decimal", "dayfirst")}
-    readings, agreed = chosen_readings(texts, told, floats)
-    commas = told["decimal"] is None and agreed.get("decimal") == ","
-    may_part = commas or (told["decimal"] is None and separator == ";")
+    user_settings = {name: read.get(name) for name in ("decimal", "dayfirst")}
+    readings, agreed = chosen_readings(texts, user_settings, floats)
+    commas = user_settings["decimal"] is None and agreed.get("decimal") == ","
+    may_part = commas or (user_settings["decimal"] is None and separator == ";")
     if may_part or _NAMES_OF_ROWS.search(content):
         written = _cells(content, {**options, "dtype": "string"})
         as_text, pointed = _look_at_numbers(native, written, options["dtype"])
@@ -132,8 +132,10 @@ def read_table(
             )
         if commas and own_marks:
             del agreed["decimal"]  # which the next file need not have in these columns
-        kept = {name for names in as_text.values() for name in names} | (parted.keys() & readings.keys())
-        native = native.assign(**written[[*kept]]) if kept else native
+        text_columns = {name for names in as_text.values() for name in names} | (
+            parted.keys() & readings.keys()
+        )
+        native = native.assign(**written[[*text_columns]]) if text_columns else native
     if bare and agreed.get("decimal") == ",":  # points between thousands alone, in the next file too
         agreed["sep"] = ","
     for sort in ("numbers", "times"):
@@ -208,25 +210,29 @@ def _look_at_numbers(
     return {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}, pointed
 
 
-def _options(given: dict[str, Any], separator: str, text: Collection[str]) -> tuple[dict[str, Any], set[Any]]:
+def _options(
+    arguments: dict[str, Any], separator: str, text: Collection[str]
+) -> tuple[dict[str, Any], set[Any]]:
     """Returns the arguments of pandas, and the columns that are numbers as told, which it reads as text.
 
     It takes no USD 5 for a number.
     """
-    types, own, floats = given.pop("dtype", {}), given.pop("na_values", ()), set[Any]()
+    types, missing_marks, floats = arguments.pop("dtype", {}), arguments.pop("na_values", ()), set[Any]()
     if isinstance(types, Mapping):
-        if not {"decimal", "thousands"} & given.keys():  # else pandas is told their marks
+        if not {"decimal", "thousands"} & arguments.keys():  # else pandas is told their marks
             floats = {name for name, kind in types.items() if str(kind) in ("float", "float64")} - {*text}
         types = {**types, **dict.fromkeys((*floats, *text), "string")}
-    missing: dict[str, Any] = {"na_values": own}
-    if not isinstance(own, Mapping):  # "None" is none of the usual words, as it may be a label
-        own = [own] if np.isscalar(own) else own
-        missing = {"keep_default_na": False, "na_values": [*_MISSING, *own]}
+    missing: dict[str, Any] = {"na_values": missing_marks}
+    if not isinstance(missing_marks, Mapping):  # "None" is none of the usual words, as it may be a label
+        missing_marks = [missing_marks] if np.isscalar(missing_marks) else missing_marks
+        missing = {"keep_default_na": False, "na_values": [*_MISSING, *missing_marks]}
     # pandas' usual engine would read a column in several types, and takes neither patterns nor skipfooter.
-    usual = not {"engine", "skipfooter"} & given.keys() and (len(separator) == 1 or separator == r"\s+")
+    usual = not {"engine", "skipfooter"} & arguments.keys() and (len(separator) == 1 or separator == r"\s+")
     engine: dict[str, Any] = {"low_memory": False} if usual else {"engine": "python"}
-    kept: dict[str, Any] = {"skipinitialspace": True, "dtype_backend": "numpy_nullable"}
-    return {"sep": separator, "dtype": types, **kept, **engine, **missing, **given}, {*map(str, floats)}
+    defaults: dict[str, Any] = {"skipinitialspace": True, "dtype_backend": "numpy_nullable"}
+    return {"sep": separator, "dtype": types, **defaults, **engine, **missing, **arguments}, {
+        *map(str, floats)
+    }
 
 
 def _cells(content: str, options: Mapping[str, Any]) -> Any:
@@ -371,8 +377,8 @@ def _text_of_sheet(path: Path, name: str | int) -> tuple[str, list[str]]:
         check_claim(unpacked, path.stat().st_size, "the workbook")
     try:
         with _pandas().ExcelFile(path) as book:
-            sheets, told = book.sheet_names, {"header": None, "dtype": str, "keep_default_na": False}
-            cells = _pandas().read_excel(book, sheet_name=name, **told)
+            sheets, options = book.sheet_names, {"header": None, "dtype": str, "keep_default_na": False}
+            cells = _pandas().read_excel(book, sheet_name=name, **options)
     except ImportError as error:
         raise ImportError(
             f"{path.suffix} files need more than pandas ({error}): pip install 'harmonium[xlsx]' reads "
@@ -391,9 +397,9 @@ def _separator(path: Path, content: str) -> str:
     """
     lines = [*islice((line for line in io.StringIO(content) if line.strip()), _LOOKED_AT)] or [""]
     usual = "\t" if re.search(r"\.(tsv|tab)\b", path.name.lower()) else ","
-    found = [other for other in _SEPARATORS if other in lines[0]]
-    even = [x for x in found if all(line.count(x) == lines[0].count(x) for line in lines)]
-    among = even or found or [usual]
+    candidates = [other for other in _SEPARATORS if other in lines[0]]
+    even = [x for x in candidates if all(line.count(x) == lines[0].count(x) for line in lines)]
+    among = even or candidates or [usual]
     chosen = usual if usual in among else max(among, key=lines[0].count)
     for other in {*even} - {chosen} if len(lines) > 2 else ():
         _checks.warn(

@@ -17,7 +17,7 @@ FAMILY = "family"
 _STRANDS, _LENGTH = 6, 8  # an antiparallel sheet, whose chain goes to and fro
 _SPACING = 6.0  # Å between neighbours on the sheet, so that those across a corner (8.5) do not touch
 _ANCESTORS, _ROWS = 60, 1500  # clades, and sequences; about 25 of a clade are relatives
-_SWEEPS, _CHANGED = 30, 0.7  # sweeps to equilibrium, and the most sites that relatives draw anew, as a share
+_SWEEPS, _CHANGED = 30, 0.7  # sweeps to equilibrium, and the most sites that relatives draw again, as a share
 _ENDS, _LOST = 0.15, 0.01  # share of rows whose end is cut off, and of letters that are deleted
 _CLASSES = ("AILMFVWCY", "KRH", "DE", "GNPQST")  # that like water less, that are charged, others
 # Energies between letters of these classes that touch, in units of kT: like seeks like, but for charges.
@@ -106,9 +106,9 @@ class _Fold:
         self.fields = _PREFERENCE * numbers
 
     def sweep(
-        self, codes: NDArray[np.int64], shares: NDArray[np.float64], generator: torch.Generator
+        self, codes: NDArray[np.int64], redrawn: NDArray[np.float64], generator: torch.Generator
     ) -> NDArray[np.int64]:
-        """Returns sequences, (rows, sites) from 1, of which shares of the sites, (rows,), were drawn anew."""
+        """Returns sequences, (rows, sites) from 1, with shares of their sites, (rows,), drawn again."""
         codes = codes.copy()
         for site, touching in enumerate(self.touching):
             weights = np.repeat(self.fields[site : site + 1], len(codes), 0)
@@ -116,5 +116,5 @@ class _Fold:
                 weights += self.pairs[codes[:, other] - 1]
             weights = np.exp(weights - weights.max(1, keepdims=True)).cumsum(1)
             drawn = 1 + (weights < weights[:, -1:] * _draw((len(codes), 1), generator)).sum(1)
-            codes[:, site] = np.where(_draw((len(codes),), generator) < shares, drawn, codes[:, site])
+            codes[:, site] = np.where(_draw((len(codes),), generator) < redrawn, drawn, codes[:, site])
         return codes

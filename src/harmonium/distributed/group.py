@@ -63,9 +63,9 @@ class Group:
             raise ValueError(
                 f"{name}: expected at least one for each of {self.size} processes, received {number}"
             )
-        each, rest = divmod(number, self.size)
-        start = self.rank * each + min(self.rank, rest)
-        return slice(start, start + each + (self.rank < rest))
+        per_process, rest = divmod(number, self.size)
+        start = self.rank * per_process + min(self.rank, rest)
+        return slice(start, start + per_process + (self.rank < rest))
 
     def share(self, number: int, name: str) -> int:
         """Returns how many of so many chains are this process's, as ``rows`` has it."""

@@ -38,8 +38,8 @@ def common_memory(
     size = dtype.itemsize * torch.Size(shape).numel()
     if not LEAST <= size <= MOST:
         return None
-    places = all_gather(_computer())
-    if places[0] is None or any(place != places[0] for place in places):
+    computers = all_gather(_computer())
+    if computers[0] is None or any(computer != computers[0] for computer in computers):
         return None
     opened = _make(size) if rank == 0 else -1
     process, number = all_gather((os.getpid(), opened))[0]
@@ -55,9 +55,9 @@ def common_memory(
 def _make(size: int) -> int:
     """Returns a file of so many zeros, -1 where there is none to be had."""
     with suppress(OSError):
-        made = os.memfd_create("harmonium")
-        os.ftruncate(made, size)
-        return made
+        descriptor = os.memfd_create("harmonium")
+        os.ftruncate(descriptor, size)
+        return descriptor
     return -1
 
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium import _checks, _random, tasks
-from harmonium._settings import AtLeast0, Count, Interval, Setting, Share, settings_of
+from harmonium._settings import AtLeast0, Count, Fraction, Interval, Setting, settings_of
 from harmonium.data import Encoder
 from harmonium.estimators._fitted import Fitted, log_states
 from harmonium.estimators._intake import (
@@ -91,7 +91,7 @@ class _ByChains:
     schedule: Annotated[str | Schedule, Setting(SCHEDULES)] = PLAIN.schedule
     clip_norm: Annotated[float | Literal["auto"] | None, Setting(Interval(0.0, closed="neither"))] = "auto"
     weight_decay: AtLeast0 = 0.0
-    averaging: Share | None = PLAIN.averaging
+    averaging: Fraction | None = PLAIN.averaging
     initial_std: AtLeast0 | None = PLAIN.initial_std
     init: str | None = None
     on_divergence: Literal["slower", "raise"] = "slower"
@@ -261,8 +261,8 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             estimator.feature_names_in_ = np.array(names, dtype=object)
         if X is not None:
             rows = validated(estimator, X)
-            kept = taken(rows, fitted.rows_to_keep(rows.shape[0]).numpy())
-            fitted.rows = fitted.visible(kept).to(machine.dtype)
+            kept_rows = taken(rows, fitted.rows_to_keep(rows.shape[0]).numpy())
+            fitted.rows = fitted.visible(kept_rows).to(machine.dtype)
             estimator._calibrate(rows, None)
         return estimator
 
@@ -347,8 +347,8 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         def score(v: Tensor) -> Tensor:
             return log_states(machine, v, constant) + codec.log_slopes(v)
 
-        scores, shares = fitted.compute(X, score, beyond="tail"), codec.log_shares(X, machine)
-        return scores if shares is None else scores + shares.sum(1).numpy()
+        scores, log_shares = fitted.compute(X, score, beyond="tail"), codec.log_shares(X, machine)
+        return scores if log_shares is None else scores + log_shares.sum(1).numpy()
 
     # Samples and missing values
 
@@ -573,7 +573,7 @@ class DensityEstimator(BoltzmannEstimator):
 
         Args:
             n_samples: rows, at least 1; with ``given`` so many for each row of it, one after the other; they
-                are numbered anew.
+                are numbered again.
             given: cells that are held while the others are drawn given them: a frame, or a mapping from
                 columns (their numbers where there are no names) to one cell for all rows or one for each, or
                 an array (rows, columns). What it lacks, and what is missing in it, is drawn. None: nothing.

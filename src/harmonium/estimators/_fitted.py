@@ -110,8 +110,8 @@ class Fitted:
 
         Each has to show a cell, if only a label that was never seen and has no state.
         """
-        found = torch.cat([function(v) for v in self.states(X, beyond=beyond, shown="data")])
-        return found.cpu().numpy().astype(dtype_of(like), copy=False)
+        values = torch.cat([function(v) for v in self.states(X, beyond=beyond, shown="data")])
+        return values.cpu().numpy().astype(dtype_of(like), copy=False)
 
     def decode(self, v: Tensor, like: Any = None) -> Any:
         """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""

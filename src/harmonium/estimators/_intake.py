@@ -103,11 +103,11 @@ def rows_given(estimator: Any, given: Any, times: int) -> Any:
     table = estimator.encoder_
     if isinstance(table, Table) and (isinstance(given, Mapping) or is_frame(given)):
         if isinstance(given, Mapping):
-            for name in given.keys() & {left.name for left in table.left_out}:
+            for name in given.keys() & {left.name for left in table.unlearned_columns}:
                 raise ValueError(f"given: expected columns that are learned, received {name!r}, left out")
         else:
             given = {cells.name: cells.values.tolist() for cells in frame_of(given).columns}
-        X: Any = table.given(given)
+        X: Any = table.frame_of_cells(given)
         table.encode(X, strict=True)
     elif isinstance(given, Mapping):
         X = np.full((max(map(np.size, given.values()), default=1), estimator.n_features_in_), np.nan)

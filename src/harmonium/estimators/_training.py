@@ -59,7 +59,7 @@ def learn(
     if learner.method == "exact" and not (whole and earlier is None):
         raise ValueError(
             'method: expected "auto" or "chains" for partial_fit, and where warm_start goes on with a '
-            'machine, received "exact", which begins anew'
+            'machine, received "exact", which begins again'
         )
     if label is not None and bool(label.states.isnan().all()):
         raise ValueError(
@@ -83,8 +83,12 @@ def learn(
     plan(learner, fitting, whole=whole)
     optimizers = _Optimizers(fitting.decided, begun.optimizer)
     if fitting.rule is not None:
-        own = {known.name for known in fields(learner)} - _DECIDED
-        watch |= {known.name: getattr(learner, known.name) for known in fields(Settings) if known.name in own}
+        learner_settings = {known.name for known in fields(learner)} - _DECIDED
+        watch |= {
+            known.name: getattr(learner, known.name)
+            for known in fields(Settings)
+            if known.name in learner_settings
+        }
         watch["schedule"] = learner.schedule if whole else "constant"
         watch["rule_state"] = deepcopy(begun.chains) if begun.rule == fitting.rule.name else None
         if learner.clip_norm != "auto":
@@ -92,10 +96,10 @@ def learn(
         if fitting.decided["optimizer"] != "sgd":  # which remembers nothing, and which is compiled
             watch["optimizer"] = optimizers.make
     run = fitting.train(judged, seed=begun.stream("train", begun.n_updates), **watch)
-    kept = rows.take(begun.rows_to_keep(len(rows)))
+    kept_rows = rows.take(begun.rows_to_keep(len(rows)))
     if not whole and begun.rows is not None:  # as many of this batch stay as of those before
-        kept = torch.cat([begun.rows.to(kept), kept])
-        kept = kept[begun.rows_to_keep(len(kept))]
+        kept_rows = torch.cat([begun.rows.to(kept_rows), kept_rows])
+        kept_rows = kept_rows[begun.rows_to_keep(len(kept_rows))]
     records = [{**record, "step": record["step"] + begun.n_updates} for record in run.history]
     learner._fitted = fitted = Fitted(
         run.machine if run.averaged_machine is None else run.averaged_machine,
@@ -106,13 +110,13 @@ def learn(
         "" if fitting.rule is None else fitting.rule.name,
         run.rule_state,
         optimizers.last,
-        kept,
+        kept_rows,
     )
     run.whole()
     if rise is not None and run.status == "completed":
         rise.warn(name, run.updates)
     if whole and label is None:
-        collapse = fitting.find_collapse(fitted.machine, fitted.stream("collapse"), kept)
+        collapse = fitting.find_collapse(fitted.machine, fitted.stream("collapse"), kept_rows)
         if collapse is not None:
             advice = 'a third of the learning_rate, another random_state or rule="cd" may help'
             _checks.warn(f"{name}: {collapse}; {advice}", ConvergenceWarning)
@@ -120,7 +124,7 @@ def learn(
 
 def plan(options: Any, fitting: Fitting, *, whole: bool = True) -> None:
     """Decides what the parameters of an estimator leave open, see ``Fitting.plan``."""
-    given = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
+    settings = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
     fitting.plan(
         options={} if options.chains is None else {"chains": options.chains},
         chains=options.batch_size,
@@ -129,7 +133,7 @@ def plan(options: Any, fitting: Fitting, *, whole: bool = True) -> None:
         updates=options.max_updates,
         learning_rate=options.learning_rate,
         whole=whole,
-        **{name: None if isinstance(x, str) and x == "auto" else x for name, x in given.items()},
+        **{name: None if isinstance(x, str) and x == "auto" else x for name, x in settings.items()},
     )
 
 
@@ -166,7 +170,7 @@ def _begin(
         hidden = hidden_for(options.hidden_kind, _sizes_of(options.n_hidden), options.hidden_states)
     seed = int(check_random_state(options.random_state).randint(2**31 - 1))
     fitting = Fitting.begin(
-        codec if label is None else codec.beside(label.column),
+        codec if label is None else codec.with_label(label.column),
         X,
         None if label is None else label.states,
         weights,
@@ -194,14 +198,14 @@ def _go_on(options: Any, earlier: Fitted, X: Any, label: Label | None) -> tuple[
         raise ValueError(
             "machine_: expected one whose columns hidden units alone join, received one with joined columns "
             f"(edges {[*edges]}), which fit has trained without chains; a first fit with "
-            'method="chains" joins none, fit with warm_start=False begins anew'
+            'method="chains" joins none, fit with warm_start=False begins again'
         )
     for name, received in structure.items():
         expected = earlier.settings.get(name, received)
         if received != expected:
             raise ValueError(
                 f"{name}: expected {expected!r} as in the machine that is to go on learning, received "
-                f"{received!r}; fit with warm_start=False begins anew"
+                f"{received!r}; fit with warm_start=False begins again"
             )
     codec = Codec.of(deepcopy(earlier.machine)).widened(X)
     fitting = Fitting.go_on(codec, X, None if label is None else label.states, shown="data")
@@ -223,11 +227,11 @@ class _Optimizers:
     def make(self, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
         named, rate, before = self.decided["optimizer"], self.decided["learning_rate"], self.before
         make = partial(OPTIMIZERS[named], lr=rate, fused=True) if isinstance(named, str) else named
-        self.last = made = make(parameters)
-        if before is not None and isinstance(made, type(before)):
+        self.last = optimizer = make(parameters)
+        if before is not None and isinstance(optimizer, type(before)):
             memory = deepcopy(before.state_dict()["state"])  # else tensors would be shared
-            made.load_state_dict({**made.state_dict(), "state": memory})
-        return made  # type: ignore[no-any-return]
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
+        return optimizer  # type: ignore[no-any-return]
 
 
 @final
@@ -240,11 +244,11 @@ class _Rise:
         self._score, self._rows = score, rows
         self._seen = {0: score(machine, rows).cpu()}
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         return step in (total // 2, total)
 
     def __call__(self, update: Update) -> None:
-        if self.wants(update.step, update.total):
+        if self.needs_update(update.step, update.total):
             self._seen[update.step] = self._score(update.machine, self._rows).cpu()
 
     def warn(self, name: str, updates: int) -> None:

@@ -66,17 +66,19 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
 
     def _calibrate(self, X: Any, weights: Tensor | None) -> None:
         fitted = self._require_fitted()
-        scores, shares = self._relative_scores(X)
-        each = np.ones(len(scores)) if weights is None else weights.numpy()
-        far = scores - _quantile(scores, each, _LOWEST)
-        fall = -np.average(far, weights=each * (far < 0)) if (far < 0).any() else 1.0
-        scores = scores + shares
-        low, high = (_quantile(scores, each, share) for share in (0.25, 0.75))
+        scores, log_shares = self._relative_scores(X)
+        row_weights = np.ones(len(scores)) if weights is None else weights.numpy()
+        far = scores - _quantile(scores, row_weights, _LOWEST)
+        fall = -np.average(far, weights=row_weights * (far < 0)) if (far < 0).any() else 1.0
+        scores = scores + log_shares
+        low, high = (_quantile(scores, row_weights, share) for share in (0.25, 0.75))
         named = None if self.contamination == "auto" else self.contamination
         fitted.numbers = {
-            "threshold": low - _REACH * (high - low) if named is None else _quantile(scores, each, named),
+            "threshold": low - _REACH * (high - low)
+            if named is None
+            else _quantile(scores, row_weights, named),
             "fall": max(1.0, float(fall)),
-            "least_share": float(shares.min()),
+            "least_share": float(log_shares.min()),
             "machine": fitted.digest(),
         }
 
@@ -99,9 +101,9 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
                 missing cells only.
         """
         threshold, numbers = self._threshold(), self._require_fitted().numbers
-        scores, shares = self._relative_scores(validated(self, X))
-        beyond = np.minimum(shares - numbers["least_share"], 0.0)
-        decided: Array = scores + shares + (numbers["fall"] - 1) * beyond - threshold
+        scores, log_shares = self._relative_scores(validated(self, X))
+        beyond = np.minimum(log_shares - numbers["least_share"], 0.0)
+        decided: Array = scores + log_shares + (numbers["fall"] - 1) * beyond - threshold
         return decided
 
     def predict(self, X: Any) -> Array:
@@ -133,8 +135,8 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
             slopes = 0.0 if codec.encoder.tabular else codec.log_slopes(drawn[0])
             return torch.stack([log_states(machine, x, 0.0) for x in drawn]).mean(0) + slopes
 
-        shares, scores = codec.log_shares(X, machine, beyond="end"), fitted.compute(X, score)
-        return scores, np.zeros(len(scores)) if shares is None else shares.sum(1).numpy()
+        log_shares, scores = codec.log_shares(X, machine, beyond="end"), fitted.compute(X, score)
+        return scores, np.zeros(len(scores)) if log_shares is None else log_shares.sum(1).numpy()
 
 
 def _quantile(values: Array, weights: Array, share: float) -> float:

@@ -78,9 +78,9 @@ class RBM(FeatureEstimator):
         method: how ``fit`` trains. It changes neither units nor their number; "exact" alone may join real
             columns to each other, which chains cannot train. "exact": by sums over all states of at
             most 12 Bernoulli hidden units. Gradients are exact, and the rows that it holds out, a seventh,
-            tell where training ends, and whether real columns are joined by couplings of their own
-            (``training.fit_exact``, ``tables.fold``). "chains": by the parameters from ``rule`` to
-            ``on_divergence``, of which "exact" uses none: it warns where one is given. "auto": "exact" for
+            tell where training ends, and whether real columns are joined by couplings of their own, see
+            ``training.train_exact_until_best`` and ``tables.fold``. "chains": by the parameters from ``rule``
+            to ``on_divergence``, of which "exact" uses none: it warns where one is given. "auto": "exact" for
             tables, as of ``n_hidden``, with at most 12 hidden units, and for other discrete data where the
             sums are quick (2,048 rows beside 10 hidden units) and no parameter of chains is given; else
             "chains".
@@ -123,7 +123,7 @@ class RBM(FeatureEstimator):
         init: first parameters by name, of ``harmonium.machine.INITS`` and separated by commas: couplings
             "normal" or "orthogonal", biases "logistic" (of all layers) or "data" (of the visible ones). None:
             "normal,data", off a saddle. "orthogonal,logistic" is what Taniguchi et al. (2023) begin with.
-        on_divergence: "slower": training that diverges begins anew at a third of the learning rate, at most
+        on_divergence: "slower": training that diverges begins again at a third of the learning rate, at most
             four times, each with a warning; "raise": TrainingDiverged.
         warm_start: whether another ``fit`` goes on, by chains, with the machine, the chains and the
             optimiser's memory of the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``,
@@ -203,8 +203,8 @@ class RBM(FeatureEstimator):
 def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     """Returns the means of all hidden layers given rows, side by side."""
     means = naive(machine, v, v, tolerance=_TOLERANCE).means  # exact where nothing is missing nor joined
-    found, holed = torch.cat([means[l] for l in machine.hidden], -1), v.isnan().any(1)
+    hidden_means, holed = torch.cat([means[l] for l in machine.hidden], -1), v.isnan().any(1)
     if has_hidden_states(machine.graph, machine.layers) and bool(holed.any()):
         table = HiddenStates(machine.hamiltonian())
-        found[holed] = torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v[holed])])
-    return found
+        hidden_means[holed] = torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v[holed])])
+    return hidden_means

@@ -76,13 +76,15 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         fresh = copy(self)
         frame = fresh._read(X, reset=True)
         try:
-            told = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
+            targets = column_or_1d(
+                check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True
+            )
         except ValueError as error:
             raise ValueError(
                 f"y: expected finite numbers, received others ({error}); leave such rows out, and "
                 "take RBMClassifier for labels"
             ) from error
-        check_consistent_length(frame, told)
+        check_consistent_length(frame, targets)
         names, fresh.target_ = {column.name for column in frame.columns}, "y"
         while fresh.target_ in names:
             fresh.target_ += "y"
@@ -91,7 +93,9 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         learner.set_params(visible={fresh.target_: "gaussian"} | kinds)
         if self.random_state is not None:
             learner.set_params(random_state=self.random_state)
-        fresh.estimator_ = learner.fit(_beside(frame, fresh.target_, told), sample_weight=sample_weight)
+        fresh.estimator_ = learner.fit(
+            _with_target(frame, fresh.target_, targets), sample_weight=sample_weight
+        )
         self.__dict__ = fresh.__dict__
         return self
 
@@ -143,12 +147,12 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         """Returns rows with a target that is missing."""
         check_is_fitted(self)
         frame = self._read(X, reset=False)
-        return _beside(frame, self.target_, np.full(len(frame), np.nan))
+        return _with_target(frame, self.target_, np.full(len(frame), np.nan))
 
     def __sklearn_tags__(self) -> Tags:
         return take_tables(super().__sklearn_tags__())
 
 
-def _beside(frame: Frame, name: Any, cells: Array) -> Frame:
+def _with_target(frame: Frame, name: Any, cells: Array) -> Frame:
     """Returns a frame with the target as its last column."""
     return Frame((*frame.columns, Series(name, cells, "float64")), frame.library, frame.index)

@@ -142,7 +142,7 @@ class Exchange(NamedTuple):
         """
         swap = _random.accept(self.gain, generator)
         chosen, moved, returned = swap.unsqueeze(-1), list(chains), list(self.members.states)
-        for l in hamiltonian.graph.kept:
+        for l in hamiltonian.graph.unsummed:
             moved[l], returned[l] = swap_where(chosen, chains[l], self.members.states[l])
         energies = torch.where(swap, self.under_rung, self.members.energies)
         fields = {l: torch.where(chosen, self.fields[1][l], ours) for l, ours in self.fields[0].items()}
@@ -448,7 +448,7 @@ class EquilibriumTraining:
     ) -> PttState:
         """Returns the state at the last frozen machine."""
         rung, samples = hamiltonian_of(hamiltonian, state.rungs[-1]), state.samples
-        number = len(state.populations[0][rung.graph.kept[0]])
+        number = len(state.populations[0][rung.graph.unsummed[0]])
         drawn = samples.take(_random.permutation(len(samples.energies), generator)[:number])
         rows, rejections, stop = self._choose(number, generator), state.rejections + 1, state.stop
         if rejections >= _PATIENCE:
@@ -517,7 +517,7 @@ class EquilibriumTraining:
         _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
         if not isinstance(state.rungs, list) or not state.rungs:
             raise ValueError("state.rungs: expected frozen machines, received none")
-        number, kept = len(state.chains[0]), hamiltonian.graph.kept
+        number, kept = len(state.chains[0]), hamiltonian.graph.unsummed
 
         def rows(count: int) -> States:
             shapes = [(count, x.shape[1]) if l in kept else (0, 0) for l, x in enumerate(state.chains)]

@@ -88,7 +88,7 @@ class KeptLadder:
         self._machine = as_rung(machine)
         self._state = self.ladder = None
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         """Returns whether the parameters are looked at after so many updates."""
         return step % _interval(step) == 0
 
@@ -96,7 +96,7 @@ class KeptLadder:
     def __call__(self, update: Any) -> None:  # a training.Update, of a package above
         """Takes the parameters into the average, and now and then looks at how far exchanges reach."""
         step = update.step
-        if not self.wants(step, update.total):
+        if not self.needs_update(step, update.total):
             return
         hamiltonian = update.machine.hamiltonian()
         state = self._start(hamiltonian, step) if self._state is None else self._state

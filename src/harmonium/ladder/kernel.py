@@ -245,7 +245,7 @@ class Ladder(Kernel):
             if state.known is None
             else state.known.ways
         )
-        stretches, kept = ways.stretches, hamiltonian.graph.kept
+        stretches, kept = ways.stretches, hamiltonian.graph.unsummed
         moved, memories = [stretches[0].hamiltonian.draw_independent(chains, generator)], list[Any]()
         fields: list[Mapping[int, Tensor]] = [{}]
         for at, own in zip(stretches[1:], before.memories, strict=True):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains import Gibbs, KernelState, run_kernel
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_to_states_
 
 Rung = list[Tensor]
 """The natural parameters of a machine: those of every layer, (width_l,), then J of every edge."""
@@ -157,7 +157,7 @@ def _independent(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Rung:
     """
     layers = [deepcopy(layer) for layer in hamiltonian.layers]
     for layer, x in zip(layers, states, strict=True):
-        fit_states_(layer, x)
+        fit_to_states_(layer, x)
     thetas = [
         (p.detach().to(hamiltonian.dtype) + q) / 2
         for layer, theta in zip(hamiltonian.layers, hamiltonian.with_layers(layers).thetas, strict=True)

@@ -62,8 +62,8 @@ class Stretch:
                 fields[l] = self.couplings.field(l, near)
             ours = ours - self._sum_out(l, fields[l][own])
             theirs = theirs - self._sum_out(l, fields[l].index_select(0, partners))
-        if any(l in graph.kept and m in graph.kept for l, m in graph.edges):
-            energy = self.couplings.coupling_energy(near, graph.kept)
+        if any(l in graph.unsummed and m in graph.unsummed for l, m in graph.edges):
+            energy = self.couplings.coupling_energy(near, graph.unsummed)
             ours = ours - self.hamiltonian.beta_times(energy[own])
             theirs = theirs - self.hamiltonian.beta_times(energy.index_select(0, partners))
         return torch.stack((ours, theirs)), fields

@@ -24,7 +24,7 @@ class PreviousBatch:
     Centring is linear in the estimate at fixed offsets. It leaves unbiased what is unbiased, over chains and
     over batches, as long as the offsets depend neither on the noise of the estimate nor on the rows of the
     batch. Means of the batch itself take 2/B of the covariance of units given the data where B rows are drawn
-    anew for every batch, and shrink couplings. Means kept from earlier updates lag behind the machine. The
+    again for every batch, and shrink couplings. Means kept from earlier updates lag behind the machine. The
     first batch has none before it and takes its own rows.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Both sides of pseudo-likelihood: the data, less every visible layer drawn anew given the others."""
+"""Both sides of pseudo-likelihood: the data, less every visible layer drawn again given the others."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class PairState(NamedTuple):
 
     Attributes:
         k: first sweep that is averaged.
-        states: where they go on, for each layer (pairs, width_l); None where they begin anew.
+        states: where they go on, for each layer (pairs, width_l); None where they begin again.
     """
 
     k: int
@@ -71,9 +71,9 @@ class CoupledChains(Expectation):
         self.lag = _checks.positive_int(lag, "lag")
         self.start = _checks.one_of(start, "start", ("data", "persistent", "noise"))
         self.chains = None if chains is None else _checks.positive_int(chains, "chains")
-        least = max(self.m, self.lag)
+        minimum = max(self.m, self.lag)
         self.max_sweeps = (
-            None if max_sweeps is None else _checks.positive_int(max_sweeps, "max_sweeps", minimum=least)
+            None if max_sweeps is None else _checks.positive_int(max_sweeps, "max_sweeps", minimum=minimum)
         )
         self.quantile = None if quantile is None else _checks.real(quantile, "quantile", 0.0, 1.0)
         self.antithetic = antithetic and not clamped
@@ -85,7 +85,7 @@ class CoupledChains(Expectation):
         if self.clamped and request.exact:
             return request.add_exact()
         hamiltonian, v, generator = request.hamiltonian, request.v, request.generator
-        state = self._own(request.state)
+        state = self._pair_state(request.state)
         alike = 1 + self.antithetic  # pairs that start alike, which no split parts
         chains = None if self.clamped or self.chains is None else self.chains // alike
         pairs = alike * request.own_chains(chains, "chains")
@@ -116,13 +116,13 @@ class CoupledChains(Expectation):
         )
         going_on = self.start == "persistent" and not self.clamped
         late = self.k if self.quantile is None else meetings.times.double().quantile(self.quantile)
-        kept = PairState(ceil(late), meetings.states if going_on else None)
+        pair_state = PairState(ceil(late), meetings.states if going_on else None)
         keeps = self.quantile is not None or going_on
-        diagnostics = diagnose(meetings, self._prefix, self.max_sweeps)
-        return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
+        diagnostics = diagnose_pairs(meetings, self._prefix, self.max_sweeps)
+        return Outcome(pair_state if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
-        state = self._own(state)
+        state = self._pair_state(state)
         if state is None:
             return
         _checks.positive_int(state.k, "state.k", minimum=0)
@@ -148,7 +148,7 @@ class CoupledChains(Expectation):
     def _prefix(self) -> str:
         return "clamped_" if self.clamped else ""
 
-    def _own(self, state: Any) -> PairState | None:
+    def _pair_state(self, state: Any) -> PairState | None:
         """Returns the state that ``add`` keeps; pairs begin at the chains of another rule."""
         if state is None or isinstance(state, PairState):
             return state
@@ -159,7 +159,7 @@ class CoupledChains(Expectation):
         return PairState(self.k, state.states if isinstance(state, KernelState) else state)
 
 
-def diagnose(meetings: Meetings, prefix: str, max_sweeps: int | None) -> dict[str, float]:
+def diagnose_pairs(meetings: Meetings, prefix: str, max_sweeps: int | None) -> dict[str, float]:
     """Numbers about pairs, with a warning where many were given up."""
     counts = torch.stack((meetings.capped, meetings.times, meetings.tries, meetings.cost)).double()
     (capped, time, tries, cost), (_, longest, *_) = torch.stack((counts.mean(1), counts.amax(1))).tolist()

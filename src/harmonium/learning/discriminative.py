@@ -24,7 +24,7 @@ def conditional(rule: Rule, condition_on: Iterable[int]) -> Rule:
 
     Args:
         rule: any rule, centred or not. The result is "exact" where the rule enumerates its clamped side,
-            "unbiased" where the rule is, and "biased" for all others, as chains that start anew for every
+            "unbiased" where the rule is, and "biased" for all others, as chains that start again for every
             row are no longer right in the limit.
         condition_on: x, some of the machine's visible layers but not all; y are the others.
     """

@@ -170,8 +170,10 @@ class ExpectationRequest:
         hamiltonian, v = self.hamiltonian, self.v
         if self.complete and hamiltonian.graph.independent:  # E[S | v] by ψ alone; chains from v reuse fields
             states, summed = hamiltonian.split(v), hamiltonian.graph.summed
-            made = self.into.add(hamiltonian, states, self.row_weight, summed, self.fields, self.supported)
-            self.fields.update(made)
+            new_fields = self.into.add(
+                hamiltonian, states, self.row_weight, summed, self.fields, self.supported
+            )
+            self.fields.update(new_fields)
         else:
             expect(hamiltonian, self.into, self.row_weight, v, complete=self.complete)
         return Outcome(None, {})

@@ -7,7 +7,7 @@ from typing import final
 from harmonium import _checks, _device
 from harmonium.chains import Gibbs, search
 from harmonium.coupled import PairKernel, run_pairs
-from harmonium.learning.coupled import diagnose
+from harmonium.learning.coupled import diagnose_pairs
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 
 
@@ -83,5 +83,5 @@ class LocalModes(Expectation):
                 weight=request.weight / chains,
                 row_weights=row_weights,
             )
-            diagnostics |= diagnose(meetings, name, self.max_sweeps)
+            diagnostics |= diagnose_pairs(meetings, name, self.max_sweeps)
         return Outcome(None, diagnostics, self.pair_kernel is None, begun)

@@ -38,7 +38,7 @@ class Parametrisation:
 
     Where the map is the identity, the natural parameters are the learnable ones: one Hamiltonian then serves
     as long as these are changed in place, and a gradient comes back as it is. Couplings within a layer are
-    mirrored: on a CPU their J is written anew where it stands, and their gradients are folded in place.
+    mirrored: on a CPU their J is written again where it stands, and their gradients are folded in place.
 
     Args:
         machine: the machine.
@@ -47,13 +47,13 @@ class Parametrisation:
         machine: the machine.
         parameters: those with ``requires_grad``, by name.
         identical: whether the map is the identity but for mirrored couplings.
-        rewrites: whether ``hamiltonian`` writes mirrored couplings anew where they stand.
+        rewrites: whether ``hamiltonian`` writes mirrored couplings again where they stand.
     """
 
     def __init__(self, machine: BoltzmannMachine) -> None:
         self.machine = machine
         self.parameters = {name: p for name, p in machine.named_parameters() if p.requires_grad}
-        self._hamiltonian = self._made()
+        self._hamiltonian = self._make_hamiltonian()
         learnable = {id(p) for p in machine.parameters()}
         outputs = [_source(x) for x in _outputs(self._hamiltonian)]
         names = {id(p): name for name, p in self.parameters.items()}
@@ -77,7 +77,7 @@ class Parametrisation:
             # Torch differentiates on the stream where it first met a parameter, and keeps it while any graph
             # lives: the old one goes first, so that a recording on another stream makes its own.
             del self._hamiltonian
-            self._hamiltonian = self._made()
+            self._hamiltonian = self._make_hamiltonian()
         elif self._mirrored:
             outputs = _outputs(self._hamiltonian)
             for number, coupling in self._mirrored.items():
@@ -128,7 +128,7 @@ class Parametrisation:
             more = torch.autograd.grad(end, [self.parameters[name] for name in rest], allow_unused=True)
         pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
 
-    def _made(self) -> Hamiltonian:
+    def _make_hamiltonian(self) -> Hamiltonian:
         with differentiable():
             return self.machine.hamiltonian(checked=False)
 

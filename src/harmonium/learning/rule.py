@@ -120,8 +120,8 @@ class Rule:
             self.check_state(machine, state)
         v, row_weights, observed = self.checked(machine, v, weights)
         generator = _random.as_generator(seed, machine.device)
-        made = self.estimate(parametrisation, v, state, generator, row_weights, observed)
-        return made._replace(diagnostics=_device.read_numbers(made.diagnostics))
+        estimate = self.estimate(parametrisation, v, state, generator, row_weights, observed)
+        return estimate._replace(diagnostics=_device.read_numbers(estimate.diagnostics))
 
     @torch.no_grad()
     def estimate(
@@ -159,15 +159,17 @@ class Rule:
             supported=supported,
             group=group,
         )  # fmt: skip
-        centre, diagnostics, kept = self.add(request, state)
+        centre, diagnostics, next_state = self.add(request, state)
         if group.size > 1:
             sums, centre = _sum_over(group, hamiltonian, sums, centre, diagnostics)
         direction = (
             self.direction(parametrisation, sums, centre) if self.centred else parametrisation.pullback(sums)
         )
         if not (self.free.controls and self.generative):
-            return Estimate(direction, diagnostics, kept)
-        return Estimate(direction, diagnostics, kept, self.free.control(PreviousBatch.of(kept).free))
+            return Estimate(direction, diagnostics, next_state)
+        return Estimate(
+            direction, diagnostics, next_state, self.free.control(PreviousBatch.of(next_state).free)
+        )
 
     def checked(
         self, machine: BoltzmannMachine, v: Numbers, weights: Tensor | None
@@ -370,7 +372,7 @@ def _weighted(v: Tensor, weights: Any) -> tuple[Tensor, Tensor | None]:
     weights = _checks.weights(weights, "weights", len(v))
     if weights is None:
         return v, None
-    kept = weights > 0
-    if not bool(kept.all()):
-        v, weights = v[_device.selected_indices(kept, v.device)], weights[kept]
+    positive = weights > 0
+    if not bool(positive.all()):
+        v, weights = v[_device.selected_indices(positive, v.device)], weights[positive]
     return v, weights / weights.mean()

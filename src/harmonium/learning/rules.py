@@ -144,7 +144,7 @@ def noise_cd(
 ) -> Rule:
     """Modified contrastive divergence: chains from noise, averaged after burn-in (Liao et al. 2022, Alg. 4).
 
-    Every update starts its chains anew, at visible units drawn from N(0, I) (uniform if discrete) with the
+    Every update starts its chains again, at visible units drawn from N(0, I) (uniform if discrete) with the
     hidden layers drawn to fit, and averages over all states after burn-in as they come, with the layers of
     ``graph.summed`` summed out (Alg. 3 draws them, which is noisier and has the same mean). The data should
     be standardised, so that the noise has their scale. What is learned is a sampler of k sweeps from noise,
@@ -358,20 +358,20 @@ def options(rule: Rule | str) -> tuple[str, ...]:
     return tuple(n for name in known for n in (solver if name == "settings" else [name]))
 
 
-def from_options(rule: Rule | str, **given: Any) -> Rule:
+def from_options(rule: Rule | str, **settings: Any) -> Rule:
     """A rule by its name: what training, estimators and the command line make of one.
 
     Args:
         rule: a name, one of ``BY_NAME``; or a rule, which comes back as it is.
-        **given: arguments of that recipe, ``sweeps`` another word for ``k``;
+        **settings: arguments of that recipe, ``sweeps`` another word for ``k``;
             with ``centred=True`` the gradient is centred.
 
     Raises:
         ValueError: another name, or an option that the recipe does not take; the message lists what is known.
     """
     known, arguments = options(rule), dict[str, Any]()
-    enhanced = isinstance(rule, str) and given.pop("centred", False)
-    for option, value in given.items():
+    enhanced = isinstance(rule, str) and settings.pop("centred", False)
+    for option, value in settings.items():
         argument = _WORDS.get(option, option)
         if argument not in known or argument in arguments:
             takes = f"which takes {', '.join(known)}, each once" if known else "which takes no options"
@@ -383,5 +383,5 @@ def from_options(rule: Rule | str, **given: Any) -> Rule:
     for argument, value in arguments.items():
         if argument in parameters and parameters[argument].annotation == "bool":
             _checks.instance(value, argument, bool, f"True or False, and not {value!r}")
-    made = BY_NAME[rule](**arguments)
-    return centred(made) if enhanced else made
+    plain_rule = BY_NAME[rule](**arguments)
+    return centred(plain_rule) if enhanced else plain_rule

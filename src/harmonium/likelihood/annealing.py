@@ -19,7 +19,7 @@ from harmonium.backends import Recording, half_steps, pays
 from harmonium.chains import Gibbs, KernelState, Tempering, climb, fill_hidden, run_kernel
 from harmonium.distributed import Distributed, as_group
 from harmonium.likelihood.log_partition import WITHOUT_DATA, LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fitted, require_distribution
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fitted_layer, require_distribution
 
 _PILOT_SWEEPS = 100  # a tenth of the default annealing, which they must not outweigh
 _REPLICAS = 10  # of tempered chains: the default of ``Tempering``
@@ -193,8 +193,8 @@ def anneal_chains(
     stay.
     """
     graph = target.graph
-    joined = any(l in graph.kept and m in graph.kept for l, m in graph.edges)
-    free = [l for l in graph.kept if l not in clamped]
+    joined = any(l in graph.unsummed and m in graph.unsummed for l, m in graph.edges)
+    free = [l for l in graph.unsummed if l not in clamped]
     cold, fields = (base, None) if isinstance(base, Hamiltonian) else (target, base)
     parts = [part for part in graph.backwards if part.layer not in clamped]
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
@@ -204,7 +204,7 @@ def anneal_chains(
         """Goes from one β to the next, and draws all that is not clamped there; ``change`` is in float64."""
         total, states = state.log_weights, list(state.states)
         if joined:
-            total = total + change * target.coupling_energy(states, graph.kept)
+            total = total + change * target.coupling_energy(states, graph.unsummed)
         for l, slope in zip(free, slopes, strict=True):
             x = states[l]  # the first statistic is x itself
             if fields is not None:
@@ -279,7 +279,7 @@ def _anneal_recorded(
 
 def _fit_base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> Hamiltonian:
     """Returns independent units with the (weighted) marginal moments of the states."""
-    layers = [fitted(layer, x, weights) for layer, x in zip(machine.layers, states, strict=True)]
+    layers = [fitted_layer(layer, x, weights) for layer, x in zip(machine.layers, states, strict=True)]
     return machine.hamiltonian().with_layers(layers)
 
 
@@ -305,7 +305,7 @@ def draw_likely_modes(
     tempered = run_kernel(hamiltonian, tempering, replicas, sweeps, generator).memory.states
     modes = [torch.cat(layer) for layer in zip(*others, tempered, noise, strict=True)]
     climb(hamiltonian, modes, hamiltonian.graph.backwards, _CLIMB)
-    states = torch.cat([modes[l] for l in hamiltonian.graph.kept], -1)
+    states = torch.cat([modes[l] for l in hamiltonian.graph.unsummed], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)
     weight = -hamiltonian.free_energy(modes, hamiltonian.graph.summed) - copies[which].log()
     drawn = _random.weighted(weight.softmax(0), chains, generator)

@@ -175,7 +175,7 @@ def _compare_orders(hamiltonian: Hamiltonian, found: Landscape, order: int) -> l
 
 def _compare_states(hamiltonian: Hamiltonian, states: States, weights: Tensor) -> list[str]:
     """Returns a doubt where local modes near noise have more weight than all solutions: a bound on ln Z."""
-    kept = hamiltonian.graph.kept
+    kept = hamiltonian.graph.unsummed
     if not all(hamiltonian.layers[l].discrete for l in kept):
         return []
     modes = [x.clone() for x in states]

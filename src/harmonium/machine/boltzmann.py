@@ -120,8 +120,10 @@ class BoltzmannMachine(nn.Module):
         """The layers as nodes and the couplings as edges, with the order of a sweep."""
         if self._graph is None:
             couplings = [*enumerate(self.couplings)]
-            patterns = {edge: made.sparsity for edge, made in couplings if made.sparsity is not None}
-            joined = {edge: made.joined for edge, made in couplings if edge not in patterns}
+            patterns = {
+                edge: coupling.sparsity for edge, coupling in couplings if coupling.sparsity is not None
+            }
+            joined = {edge: coupling.joined for edge, coupling in couplings if edge not in patterns}
             self._graph = Graph(list(self.layers), self.edges, self.visible, joined, patterns)
         if not (self._graph.inner or self._graph.sparse):
             return self._graph
@@ -459,8 +461,10 @@ def _require_finite(
     thetas = [(f"layers.{l}", x) for l, theta in enumerate(hamiltonian.thetas) for x in theta]
     natural = [*thetas, *((f"couplings.{edge}", J) for edge, J in enumerate(hamiltonian.J))]
     # Those that are made of others, such as 1/σ², may overflow where σ does not.
-    made = [(f"the natural parameters of {name}", x) for name, x in natural if x.data_ptr() not in known]
-    listed = [*parameters.items(), *made]
+    natural_parameters = [
+        (f"the natural parameters of {name}", x) for name, x in natural if x.data_ptr() not in known
+    ]
+    listed = [*parameters.items(), *natural_parameters]
     norms = torch._foreach_norm([x for _, x in listed])
     if float(torch.stack(norms).max()) <= _LARGEST:  # not so for NaN
         return
@@ -471,8 +475,8 @@ def _require_finite(
         if float(x.double().norm()) <= _LARGEST:
             continue
         bad = ~x.isfinite()
-        place = (bad if bool(bad.any()) else x.abs() == x.abs().max()).nonzero()[0].tolist()
-        value = x[tuple(place)].item()
+        index = (bad if bool(bad.any()) else x.abs() == x.abs().max()).nonzero()[0].tolist()
+        value = x[tuple(index)].item()
         expected, remedy = "finite parameters", "write a number"
         if isfinite(value):  # itself too large, or one of many whose squares sum up to too much
             expected, remedy = "parameters of a norm below 2^64", "divide all parameters by one number"
@@ -482,7 +486,7 @@ def _require_finite(
             remedy = "exact sums and minimise take it, as a forbidden state; elsewhere write -50"
         elif value in (inf, -inf):
             remedy = f"write {50 if value > 0 else -50}, which is as good as certain"
-        raise ValueError(f"machine: expected {expected}, received {value:g} in {name} at {place}; {remedy}")
+        raise ValueError(f"machine: expected {expected}, received {value:g} in {name} at {index}; {remedy}")
 
 
 def refuse_infinite(machine: BoltzmannMachine, *, forbidden: bool) -> None:

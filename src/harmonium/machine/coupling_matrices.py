@@ -24,7 +24,7 @@ class CouplingMatrices(tuple[Tensor, ...]):
 
     Attributes:
         patterns: for every edge where the entries of J stand; None for a matrix.
-        spare: edges whose matrix is written anew before the next update: who needs J no more may ``take`` it.
+        spare: edges whose matrix is written again before the next update, and which ``take`` lends till then.
     """
 
     patterns: Sequence[SparsityPattern | None] = ()
@@ -79,8 +79,8 @@ class CouplingMatrices(tuple[Tensor, ...]):
 
     def forget_digits(self) -> None:
         """Gives back the memory of what matrix units multiply, which is made again where it is asked for."""
-        for each in vars(self).get("parts", ()):
-            each.forget()
+        for part in vars(self).get("parts", ()):
+            part.forget()
 
     @cached_property
     def _of_columns(self) -> dict[Hashable, tuple[Columns, Tensor]]:
@@ -91,13 +91,13 @@ class CouplingMatrices(tuple[Tensor, ...]):
         key = (edge, above, id(columns))
         if self._of_columns.get(key, (None, None))[1] is not columns:  # as in a copy, which has others
             J, pattern = self[edge], self.patterns[edge]
-            made: Columns
+            prepared: Columns
             if pattern is not None:
-                made = SparseMatrix(J, pattern, columns, above)
+                prepared = SparseMatrix(J, pattern, columns, above)
             else:
-                made = PreparedMatrix(J[columns].t() if above else J[:, columns], sparse=True)
+                prepared = PreparedMatrix(J[columns].t() if above else J[:, columns], sparse=True)
             # Kept beside it, the columns cannot give their identity to others.
-            self._of_columns[key] = made, columns
+            self._of_columns[key] = prepared, columns
         return self._of_columns[key][0]
 
     def directions(self, edge: int, number: int) -> Tensor:
@@ -123,7 +123,7 @@ class CouplingMatrices(tuple[Tensor, ...]):
         matrix = LinearOperator(
             pattern.shape, partial(times, transposed=True), partial(times, transposed=False), dtype=float
         )
-        found = svds(matrix, number, v0=np.ones(min(pattern.shape)), return_singular_vectors="u")[0][
+        leading = svds(matrix, number, v0=np.ones(min(pattern.shape)), return_singular_vectors="u")[0][
             :, ::-1
         ].copy()
-        return torch.from_numpy(found).to(values)
+        return torch.from_numpy(leading).to(values)

@@ -34,10 +34,10 @@ def to_zero_sum_(machine: BoltzmannMachine) -> None:
     """
     layers = machine.layers
     shifts = [torch.zeros(layer.width, dtype=machine.dtype, device=machine.device) for layer in layers]
-    made = []
+    centred_weights = []
     for (l, m), coupling in zip(machine.edges, machine.couplings, strict=True):
         if coupling.sparsity is not None:
-            made.append(_centre_blocks(coupling, layers[l], layers[m], shifts[l], shifts[m]))
+            centred_weights.append(_centre_blocks(coupling, layers[l], layers[m], shifts[l], shifts[m]))
             continue
         W = coupling.matrix()
         below, above = state_means(layers[l], W), state_means(layers[m], W.t()).t()
@@ -57,8 +57,8 @@ def to_zero_sum_(machine: BoltzmannMachine) -> None:
             shifts[l] += _per_unit(layers[m], above.t()).sum(0)
             if layers[l].one_hot:
                 shifts[l] -= _per_unit(layers[m], grand.t()).sum(0)
-        made.append(centred)
-    for coupling, centred in zip(machine.couplings, made, strict=True):
+        centred_weights.append(centred)
+    for coupling, centred in zip(machine.couplings, centred_weights, strict=True):
         inner = coupling.inner and coupling.sparsity is None
         coupling.fill_(centred.triu(1) if inner else centred)
     for layer, shift in zip(layers, shifts, strict=True):

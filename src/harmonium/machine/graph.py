@@ -86,7 +86,7 @@ class Graph:
         patterns: for every edge where its couplings stand; None for a matrix.
         summed: hidden layers, no two of them joined, that are summed out where one set of layers is; all of
             them where none are joined.
-        kept: the layers outside ``summed``: what a sweep that draws ``summed`` first depends on.
+        unsummed: the layers outside ``summed``: what a sweep that draws ``summed`` first depends on.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Graph:
     ) -> None:
         self.size = len(layers)
         self._rows_in_turn: dict[int, RowsInTurn] = {}  # made at first use
-        self._place = (torch.device("cpu"), torch.float32)
+        self._device_dtype = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
         self.hidden = tuple(l for l in range(self.size) if l not in self.visible)
@@ -129,7 +129,7 @@ class Graph:
             seen = [part for part in parts if part.layer in self.visible]
             self.summed = self.hidden
             self.colours = (*self._colour_parts(seen), tuple(Part(l) for l in self.hidden))
-        self.kept = tuple(l for l in range(self.size) if l not in self.summed)
+        self.unsummed = tuple(l for l in range(self.size) if l not in self.summed)
         self.in_turn = {
             l: (self._order_units(l, layers[l]), neighbours.spans, neighbours.others)
             for l, neighbours in inner.items()
@@ -166,9 +166,9 @@ class Graph:
     def _is_drawn_at_once(self, l: int) -> bool:
         """Returns whether a sweep draws no layer that is joined to layer l between its parts."""
         layers = [part.layer for part in chain.from_iterable(self.colours)]
-        places = [place for place, m in enumerate(layers) if m == l]
+        positions = [index for index, m in enumerate(layers) if m == l]
         others = {joint.other for joint in self.joints[l]} - {l}
-        return others.isdisjoint(layers[places[0] : places[-1]])
+        return others.isdisjoint(layers[positions[0] : positions[-1]])
 
     def _put_summed_last(
         self, colours: tuple[tuple[Part, ...], ...], layers: Sequence[Layer]
@@ -314,10 +314,10 @@ class Graph:
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Graph:
         """Returns the graph with its indices on a device and the noise of its parts in a floating type."""
-        if self._place == (device, dtype) or not (self.inner or self.sparse):
+        if self._device_dtype == (device, dtype) or not (self.inner or self.sparse):
             return self
         moved = copy(self)
-        moved._place = (device, dtype)
+        moved._device_dtype = (device, dtype)
         moved.patterns = tuple(None if pattern is None else pattern.to(device) for pattern in self.patterns)
         moved.colours = tuple(tuple(_move(part, device, dtype) for part in c) for c in self.colours)
         return moved

@@ -89,12 +89,12 @@ class Hamiltonian:
         (l, m), pattern, J = self.graph.edges[edge], self.graph.patterns[edge], self.J[edge].detach()
         if pattern is not None:
             pairs, blocks = pattern.pairs, J.view(-1, *pattern.block)
-            kept = (blocks != 0).any(-1).any(-1)
-            return pairs[kept], blocks[kept]
+            joined = (blocks != 0).any(-1).any(-1)
+            return pairs[joined], blocks[joined]
         below, above = self.layers[l], self.layers[m]
         blocks = J.view(below.n_units, -1, above.n_units, above.columns_per_unit).transpose(1, 2)
-        kept = (blocks != 0).any(-1).any(-1)
-        pairs = (kept.triu(1) if l == m else kept).nonzero()
+        joined = (blocks != 0).any(-1).any(-1)
+        pairs = (joined.triu(1) if l == m else joined).nonzero()
         return pairs, blocks[pairs[:, 0], pairs[:, 1]]
 
     @property
@@ -271,17 +271,17 @@ class Hamiltonian:
             weights = _device.where(kind.by_unit(held)[..., 0], held_weights, weights)
         return weights.sum(-1, dtype=torch.float64)
 
-    def coupling_energy(self, states: Sequence[Tensor], kept: Collection[int] | None = None) -> Tensor:
+    def coupling_energy(self, states: Sequence[Tensor], of_layers: Collection[int] | None = None) -> Tensor:
         """Returns Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).
 
         Args:
             states: for each layer (batch, width_l).
-            kept: only edges that join two of these layers; None for all.
+            of_layers: only edges that join two of these layers; None for all.
         """
         _checks.outside_autocast(self.device.type)
         total: Tensor | None = None
         for edge, (l, m) in enumerate(self.graph.edges):
-            if kept is not None and not (l in kept and m in kept):
+            if of_layers is not None and not (l in of_layers and m in of_layers):
                 continue
             pair = half_steps.pair_energies(self, l, states[l]) if l == m else None
             if pair is not None:
@@ -302,18 +302,18 @@ class Hamiltonian:
             return torch.zeros(rows, dtype=torch.float64, device=self.device)
         return total
 
-    def energy(self, states: Sequence[Tensor], kept: Collection[int] | None = None) -> Tensor:
+    def energy(self, states: Sequence[Tensor], of_layers: Collection[int] | None = None) -> Tensor:
         """Returns E(x) of states, for each layer (batch, width_l), in float64: (batch,).
 
         Args:
             states: for each layer (batch, width_l).
-            kept: only the terms of these layers and of edges that join two of them, without c; None for all.
+            of_layers: only terms of these layers and of edges that join two of them, without c; None: all.
         """
-        layers = range(len(states)) if kept is None else kept
+        layers = range(len(states)) if of_layers is None else of_layers
         # In float64 before the sum: layers of opposite signs cancel, and differences are asked for.
         weights = torch.stack([self.log_weight(l, states[l]).double() for l in layers]).sum(0)
-        energy = -weights - self.beta_times(self.coupling_energy(states, kept))
-        return energy + self.offset if kept is None else energy
+        energy = -weights - self.beta_times(self.coupling_energy(states, of_layers))
+        return energy + self.offset if of_layers is None else energy
 
     def free_energy(
         self,
@@ -330,17 +330,17 @@ class Hamiltonian:
             summed: layers to sum out, no two of them joined.
             fields: Fields of these layers, (batch, width_l), where they are already known.
         """
-        kept = [l for l in range(len(self.layers)) if l not in summed]
-        # F = -Σ_kept θ·t(x) - β C(kept) - Σ_summed ψ(B) (FORMULAS §1). The fields B of summed layers have β
-        # already, so that it multiplies the couplings among kept layers alone.
+        unsummed = [l for l in range(len(self.layers)) if l not in summed]
+        # F = -Σ_unsummed θ·t(x) - β C(unsummed) - Σ_summed ψ(B) (FORMULAS §1). The fields B of summed layers
+        # have β already, so that it multiplies the couplings among the other layers alone.
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        if kept:
-            total = torch.stack([self.log_weight(l, states[l]).double() for l in kept]).sum(0)
+        if unsummed:
+            total = torch.stack([self.log_weight(l, states[l]).double() for l in unsummed]).sum(0)
         for l in summed:
             field = self.field(l, states) if fields is None else fields[l]
             total = total + self.summed_weight(l, field)
-        if any(l in kept and m in kept for l, m in self.graph.edges):
-            total = total + self.beta_times(self.coupling_energy(states, kept))
+        if any(l in unsummed and m in unsummed for l, m in self.graph.edges):
+            total = total + self.beta_times(self.coupling_energy(states, unsummed))
         return self.offset - total
 
     def noise(

@@ -324,13 +324,13 @@ def init_from_data_(
     weights = _checks.weights(weights, "weights", len(rows))
     mean, variance = (_take_columns(machine, gaussian, x).to(machine.device) for x in mean_variance)
     mean, variance = mean.nan_to_num(nan=0.0), torch.where(variance > 0, variance, 1.0)
-    kept = min(_OWN, _CROWDED * len(mean) / hidden.n_units)
+    own_share = min(_OWN, _CROWDED * len(mean) / hidden.n_units)
     floors = [
         torch.full((layer.width,), float(getattr(layer, "variance_floor", 0.0)), device="cpu")
         for layer in layers
     ]
     floor = torch.cat(floors).to(mean)
-    own_variance = floor + kept * (variance - floor)
+    own_variance = floor + own_share * (variance - floor)
     unit = hidden.moments(torch.zeros_like(hidden.reference()[0]), theta=hidden.reference()).variance.double()
 
     def draw_rows(count: int) -> Tensor:
@@ -406,14 +406,14 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) ->
     layer.fit_(expected, torch.where(variance > 0, variance, 1.0))
 
 
-def fitted(layer: Layer, x: Tensor, weights: Tensor | None = None) -> Layer:
-    """Returns a copy of a layer, fitted to states x, (rows, width), as by ``fit_states_``."""
-    made: Layer = deepcopy(layer)
-    fit_states_(made, x, weights)
-    return made
+def fitted_layer(layer: Layer, x: Tensor, weights: Tensor | None = None) -> Layer:
+    """Returns a copy of a layer, fitted to states x, (rows, width), as by ``fit_to_states_``."""
+    copy: Layer = deepcopy(layer)
+    fit_to_states_(copy, x, weights)
+    return copy
 
 
-def fit_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:
+def fit_to_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:
     """Fits a layer to the moments of states, (rows, width), weighted by ``_checks.weights``, (rows,)."""
     if weights is None:
         expected = tuple(t.mean(0) for t in layer.statistics(x))

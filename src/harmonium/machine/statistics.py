@@ -103,9 +103,9 @@ class Statistics:
             waits = lots is not None and lots.serve(hamiltonian, states)
             for l, layer in enumerate(hamiltonian.layers):
                 if l in reading:
-                    terms, made = hamiltonian.expect(l, states, exact, fields.get(l))
-                    if made is not None:
-                        fields[l] = made
+                    terms, layer_fields = hamiltonian.expect(l, states, exact, fields.get(l))
+                    if layer_fields is not None:
+                        fields[l] = layer_fields
                     means[l] = terms[0]
                 elif waits and hamiltonian.graph.joints[l]:
                     continue  # added with all that wait

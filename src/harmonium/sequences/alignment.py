@@ -160,13 +160,13 @@ def encode(
         table[ord(letter)] = number
     points = np.frombuffer("".join(sequences).encode("utf-32-le"), np.uint32)
     codes = table[points].reshape(len(sequences), -1)
-    found = {letter: counts[letter] for letter in others if counts[letter]}
-    if not found:
+    unknown_counts = {letter: counts[letter] for letter in others if counts[letter]}
+    if not unknown_counts:
         return Alignment(codes, names, known, unknown)
-    listed = ", ".join(f"{letter} {count} times" for letter, count in found.items())
+    listed = ", ".join(f"{letter} {count} times" for letter, count in unknown_counts.items())
     read_as = "gaps" if unknown == "gap" else "missing"
     note = f"letters that stand for several, or for none that is known, are read as {read_as}: {listed}"
-    return Alignment(codes, names, known, unknown, (note,), sum(found.values()))
+    return Alignment(codes, names, known, unknown, (note,), sum(unknown_counts.values()))
 
 
 def _refuse_nucleotides(known: str, counts: Mapping[str, int]) -> None:

@@ -217,15 +217,15 @@ def number_letters(
         letters: Number of the letters.
         first: Number of the first one; None: that of its name, or 1, which nothing tells.
     """
-    told, places, text = first_number(name, letters), [*range(letters)], ""
-    if told is None and source.lower().removesuffix(".gz").endswith(SUFFIXES) and Path(source).is_file():
+    begin, sites, text = first_number(name, letters), [*range(letters)], ""
+    if begin is None and source.lower().removesuffix(".gz").endswith(SUFFIXES) and Path(source).is_file():
         text = _written_row(Path(source), row)
     written = [*filter(str.isalpha, text)]
-    counted = [place for place, letter in enumerate(written) if letter.isupper()]
+    counted = [site for site, letter in enumerate(written) if letter.isupper()]
     if len(counted) == letters:
-        told, places = first_number(name, len(written)) if told is None else told, counted
-    start = (told or 1) if first is None else first
-    return [start + place for place in places], first is not None or told is not None
+        begin, sites = (first_number(name, len(written)) if begin is None else begin, counted)
+    start = (begin or 1) if first is None else first
+    return [start + site for site in sites], first is not None or begin is not None
 
 
 def _written_row(path: Path, row: int) -> str:
@@ -242,8 +242,8 @@ def _encoded(parsed: _Parsed, alphabet: str, unknown: str) -> Alignment:
     """Returns rows as codes, with what was decided in words."""
     settled, notes = _settle(parsed, alphabet)
     sequences, joined = join_nucleotides(settled, alphabet)
-    found = encode(parsed.names, sequences, parsed.places, alphabet, unknown)
-    return found._replace(notes=(*parsed.notes, *notes, *joined, *found.notes))
+    alignment = encode(parsed.names, sequences, parsed.places, alphabet, unknown)
+    return alignment._replace(notes=(*parsed.notes, *notes, *joined, *alignment.notes))
 
 
 def _parse(text: str) -> _Parsed:
@@ -263,9 +263,9 @@ def _parse(text: str) -> _Parsed:
 
 def _parse_fasta(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of FASTA, or of a sequence a line."""
-    names, parts, places, left_out = list[str](), list[list[str]](), list[str](), list[str]()
+    names, parts, places, skipped = list[str](), list[list[str]](), list[str](), list[str]()
     plain = None  # whether the file is a sequence a line
-    kept = True
+    is_sequence = True
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith(";") or (plain is None and text.startswith("#")):
@@ -278,16 +278,16 @@ def _parse_fasta(lines: Iterable[str]) -> _Parsed:
             )
         name = text[1:].strip() if named else ""
         if named:
-            kept = name.split(" ")[0] not in _NO_SEQUENCES
-            if not kept:
-                left_out.append(f"{name.split(' ')[0]} (line {number})")
-        if kept and (named or plain):
+            is_sequence = name.split(" ")[0] not in _NO_SEQUENCES
+            if not is_sequence:
+                skipped.append(f"{name.split(' ')[0]} (line {number})")
+        if is_sequence and (named or plain):
             names.append(name)
             parts.append([])
             places.append(f"line {number}")
-        if kept and not named:
+        if is_sequence and not named:
             parts[-1].append("".join(text.split()))
-    notes = (f"rows that are no sequences are left out: {', '.join(left_out)}",) if left_out else ()
+    notes = (f"rows that are no sequences are left out: {', '.join(skipped)}",) if skipped else ()
     return _Parsed(names, ["".join(pieces) for pieces in parts], places, notes=notes)
 
 
@@ -360,15 +360,15 @@ def _settle(parsed: _Parsed, alphabet: str) -> tuple[list[str], list[str]]:
     Decides for all readers what small letters and dots are (``read_alignment``).
     """
     sequences, notes = parsed.sequences, list[str]()
-    own = "" if kind_of(alphabet) in ("auto", *ALPHABETS) else alphabet
+    own_letters = "" if kind_of(alphabet) in ("auto", *ALPHABETS) else alphabet
     if parsed.reference:
         sequences = _take_columns(parsed, np.array([mark not in "-" + _GAPS for mark in parsed.reference]))
         notes.append("columns that the reference line marks by a gap are insertions, and left out")
-    if "*" not in own and any(sequence.endswith("*") for sequence in sequences):
+    if "*" not in own_letters and any(sequence.endswith("*") for sequence in sequences):
         without_stops = [sequence.rstrip("*") for sequence in sequences]
         if _of_one_length(without_stops) or not _of_one_length(sequences):
             sequences, notes = without_stops, [*notes, "stop codons, * at the ends, are left out"]
-    letters = {letter for sequence in sequences for letter in set(sequence)} - set(own)
+    letters = {letter for sequence in sequences for letter in set(sequence)} - set(own_letters)
     small = {letter for letter in letters if letter.islower()}
     capitals = any(letter.isupper() for sequence in sequences for letter in set(sequence) - small)
     gaps = letters & set(_GAPS)
@@ -381,22 +381,22 @@ def _settle(parsed: _Parsed, alphabet: str) -> tuple[list[str], list[str]]:
         is_small, is_capital = np.char.islower(table), np.char.isupper(table)
         sequences = _take_columns(parsed, is_capital.any(0) | ~is_small.any(0))
         notes.append("columns of small letters alone are insertions, and left out; others are letters")
-    if gaps and (not own or "-" in own):
+    if gaps and (not own_letters or "-" in own_letters):
         sequences = [sequence.translate(dict.fromkeys(map(ord, gaps), "-")) for sequence in sequences]
         notes.append(f"{' '.join(sorted(gaps))} is read as a gap")
-    return sequences if own else [sequence.upper() for sequence in sequences], notes
+    return sequences if own_letters else [sequence.upper() for sequence in sequences], notes
 
 
-def _take_columns(parsed: _Parsed, kept: Any) -> list[str]:
+def _take_columns(parsed: _Parsed, columns: Any) -> list[str]:
     """Returns sequences of some of their columns, by a mask, (columns,)."""
-    for sequence, place, name in zip(parsed.sequences, parsed.places, parsed.names, strict=True):
-        if len(sequence) != len(kept):
+    for sequence, location, name in zip(parsed.sequences, parsed.places, parsed.names, strict=True):
+        if len(sequence) != len(columns):
             raise ValueError(
-                f"{place}: expected {len(kept)} columns as in the reference line, "
+                f"{location}: expected {len(columns)} columns as in the reference line, "
                 f"received {len(sequence)} in {name!r}"
             )
     table = np.array([list(sequence) for sequence in parsed.sequences])
-    return ["".join(row) for row in table[:, kept].tolist()]
+    return ["".join(row) for row in table[:, columns].tolist()]
 
 
 def _of_one_length(sequences: Sequence[str]) -> bool:

@@ -66,10 +66,10 @@ def first_number(name: str, letters: int) -> int | None:
         name: Name of the row.
         letters: Number of its letters without gaps, with insertions where the range counts them.
     """
-    found = _RANGE.search(name)
-    if found is None:
+    match = _RANGE.search(name)
+    if match is None:
         return None
-    start, end = map(int, found.groups())
+    start, end = map(int, match.groups())
     return start if end - start + 1 == letters else None
 
 
@@ -92,10 +92,10 @@ def single_mutants(codes: Any, alphabet: str, first: int | Sequence[int] = 1) ->
     """
     numbered, gap = _numbered(codes, alphabet, first), alphabet.find(_GAP)
     names, sites, states = list[str](), list[int](), list[int]()
-    for number, (site, own) in numbered.items():
+    for number, (site, code) in numbered.items():
         for state, letter in enumerate(alphabet):
-            if state not in (own, gap):
-                names.append(f"{alphabet[own]}{number}{letter}")
+            if state not in (code, gap):
+                names.append(f"{alphabet[code]}{number}{letter}")
                 sites.append(site)
                 states.append(state)
     return Mutants(names, np.array(sites, np.int64), np.array(states, np.int64))
@@ -126,21 +126,21 @@ def mutate(
     for row, name in enumerate(mutants):
         changed = dict[int, str]()
         for part in name.split(":"):
-            found = _MUTANT.fullmatch(part.strip())
-            if found is None or found[3] not in alphabet:
+            match = _MUTANT.fullmatch(part.strip())
+            if match is None or match[3] not in alphabet:
                 raise ValueError(
                     f"mutants: expected names such as A24G or A24G:C30D of letters in {alphabet!r}, received "
                     f"{name!r} as number {row + 1}"
                 )
-            site, own = numbered.get(int(found[2]), (None, None))
-            if site is None or own is None or alphabet[own] != found[1]:
+            site, code = numbered.get(int(match[2]), (None, None))
+            if site is None or code is None or alphabet[code] != match[1]:
                 expected = (
                     f"sites {min(numbered)} to {max(numbered)} of the sequence"
-                    if own is None
-                    else f"{alphabet[own]} at site {found[2]}, as in the sequence"
+                    if code is None
+                    else f"{alphabet[code]} at site {match[2]}, as in the sequence"
                 )
                 raise ValueError(
-                    f"mutants: expected {expected}, received {found[1]}{found[2]} in {part.strip()!r} as "
+                    f"mutants: expected {expected}, received {match[1]}{match[2]} in {part.strip()!r} as "
                     f"number {row + 1}; first sets the number of its first letter"
                 )
             if (before := changed.setdefault(site, part)) is not part:
@@ -148,7 +148,7 @@ def mutate(
                     f"mutants: expected one letter at each site, received {before.strip()} and "
                     f"{part.strip()} in {name!r} as number {row + 1}; leave one of them out"
                 )
-            rows[row, site] = alphabet.index(found[3])
+            rows[row, site] = alphabet.index(match[3])
     return rows
 
 

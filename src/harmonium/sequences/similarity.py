@@ -41,10 +41,10 @@ def similarity_weights(codes: Any, threshold: float = 0.8) -> Tensor:
         >>> hm.sequences.similarity_weights([[1, 2, 0, 3], [1, 2, 0, 3], [2, 0, 3, 1]])
         tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
     """
-    rows, least = _read(codes, threshold)
-    alike = runs.count_alike(rows, least)
+    rows, fewest_equal = _read(codes, threshold)
+    alike = runs.count_alike(rows, fewest_equal)
     if alike is None:
-        alike = np.concatenate([_agree(rows, part, least).sum(1) for part in _parts(len(rows))])
+        alike = np.concatenate([_agree(rows, part, fewest_equal).sum(1) for part in _parts(len(rows))])
     weights = 1 / torch.from_numpy(alike).double()
     if threshold < 0.5 and weights.sum() < len(rows) / 2:
         _checks.warn(
@@ -81,11 +81,11 @@ def split_by_similarity(
         >>> [x.tolist() for x in hm.sequences.split_by_similarity(codes, 0.5, seed=0)]
         [[0, 1], [2, 3]]
     """
-    rows, least = _read(codes, threshold)
+    rows, fewest_equal = _read(codes, threshold)
     fraction = _checks.real(fraction, "fraction", low=1e-9, high=1 - 1e-9)
-    group = runs.join_alike(rows, least)
+    group = runs.join_alike(rows, fewest_equal)
     if group is None:
-        group = _join(rows, least)
+        group = _join(rows, fewest_equal)
     first, which, sizes = np.unique(group, return_inverse=True, return_counts=True)
     room, out = round(fraction * len(rows)), np.zeros(len(first), bool)
     for cluster in _random.permutation(len(first), _random.as_generator(seed)).tolist():
@@ -110,29 +110,29 @@ def _read(codes: Any, threshold: float) -> tuple[NDArray[np.uint8], int]:
     if not ((values == np.round(values)) & (values >= -1) & (values < 255)).all():
         raise ValueError("codes: expected whole numbers from -1 to 254")
     threshold = _checks.real(threshold, "threshold", low=1e-9, high=1.0)
-    least = ceil(threshold * values.shape[1] - 1e-9)
-    return np.ascontiguousarray(values.astype(np.int16) % 256).astype(np.uint8), least
+    fewest_equal = ceil(threshold * values.shape[1] - 1e-9)
+    return np.ascontiguousarray(values.astype(np.int16) % 256).astype(np.uint8), fewest_equal
 
 
 def _parts(rows: int) -> list[slice]:
     return [slice(start, min(start + _BLOCK, rows)) for start in range(0, rows, _BLOCK)]
 
 
-def _agree(rows: NDArray[np.uint8], part: slice, least: int) -> NDArray[np.bool_]:
+def _agree(rows: NDArray[np.uint8], part: slice, fewest_equal: int) -> NDArray[np.bool_]:
     """Returns which of all rows agree with some, (some, rows)."""
     alike = np.zeros((part.stop - part.start, len(rows)), np.int32)
     for column in rows.T:
         alike += column[part, None] == column[None, :]
-    return alike >= least
+    return alike >= fewest_equal
 
 
-def _join(rows: NDArray[np.uint8], least: int) -> NDArray[np.int64]:
+def _join(rows: NDArray[np.uint8], fewest_equal: int) -> NDArray[np.int64]:
     """Returns the smallest row that is joined to each."""
     group = np.arange(len(rows))
     while True:
         before = group.copy()
         for part in _parts(len(rows)):
-            agree = _agree(rows, part, least)
+            agree = _agree(rows, part, fewest_equal)
             group[part] = np.where(agree, group[None, :], len(rows)).min(1)
         group = group[group]
         if (group == before).all():

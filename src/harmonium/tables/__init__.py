@@ -2,11 +2,11 @@
 
 - :class:`Codec` turns rows, as people bring them, into states, and samples back into rows.
 - :class:`Table` is the encoder of a frame, by a :class:`ColumnCodec` for each column.
-- :func:`fit_table` trains machines of few hidden units on tables without chains.
+- :func:`train_table` trains machines of few hidden units on tables without chains.
 """
 
 from harmonium.tables.arrays import visible_for as visible_for
-from harmonium.tables.codec import Codec as Codec, Place as Place
+from harmonium.tables.codec import Codec as Codec, ColumnUnit as ColumnUnit
 from harmonium.tables.collapse import find_collapse as find_collapse
 from harmonium.tables.column import (
     IGNORE as IGNORE,
@@ -14,10 +14,6 @@ from harmonium.tables.column import (
     name_of as name_of,
 )
 from harmonium.tables.constant import Constant as Constant
-from harmonium.tables.correlated import (
-    fit_normal as fit_normal,
-    fold as fold,
-)
 from harmonium.tables.counts import Counts as Counts
 from harmonium.tables.filling import (
     CellInterval as CellInterval,
@@ -27,6 +23,10 @@ from harmonium.tables.filling import (
     find_intervals as find_intervals,
 )
 from harmonium.tables.fitting import Fitting as Fitting
+from harmonium.tables.joint_normal import (
+    fit_normal as fit_normal,
+    fold as fold,
+)
 from harmonium.tables.kinds import read_kinds as read_kinds, without_unit as without_unit
 from harmonium.tables.labels import Labels as Labels
 from harmonium.tables.line import Line as Line
@@ -39,4 +39,4 @@ from harmonium.tables.table import (
     blank_rows as blank_rows,
     warn_of_blank as warn_of_blank,
 )
-from harmonium.tables.table_fit import fit_exactly as fit_exactly, fit_table as fit_table
+from harmonium.tables.table_training import train_table as train_table

@@ -37,7 +37,7 @@ class _Seen(NamedTuple):
     values: Sequence[float]
     uncounted: float | None
 
-    def beside(self, states: Sequence[float] | set[float]) -> float | None:
+    def find_other(self, states: Sequence[float] | set[float]) -> float | None:
         """Returns an entry that is none of some states; None where all are."""
         return next((value for value in self.values if value not in states), None)
 
@@ -82,7 +82,7 @@ def visible_for(
         )
     if kind == "auto":
         pairs = [name for name, layer in Layer.registry.items() if layer.two_values is not None]
-        kind = next((name for name in pairs if seen.beside(states_of(name)) is None), "gaussian")
+        kind = next((name for name in pairs if seen.find_other(states_of(name)) is None), "gaussian")
     try:
         n_states, encoder = _encoder_for(kind, seen)
     except ValueError as error:
@@ -118,13 +118,13 @@ def _encoder_for(kind: str, seen: _Seen) -> tuple[int, Encoder]:
 
 def _encoder_of_states(states: tuple[float, ...], seen: _Seen) -> tuple[int, Encoder]:
     """Returns what ``_encoder_for`` does for units of listed states; data may have 0 and 1 for two."""
-    pair, wrong = len(states) == 2, seen.beside(states)
+    pair, wrong = len(states) == 2, seen.find_other(states)
     if wrong is None:
         return len(states), Identity()
-    if pair and seen.beside(_BITS) is None:
+    if pair and seen.find_other(_BITS) is None:
         return 2, Standardise.of_bits(*states)
     bits = " or {0, 1}" if pair and states != _BITS else ""
-    wrong = seen.beside({*states, *_BITS}) if pair else wrong
+    wrong = seen.find_other({*states, *_BITS}) if pair else wrong
     received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
     remedy = "; hm.data.threshold, or binarise, makes 0 and 1 of grey levels" if pair else ""
     listed = ", ".join(f"{x:g}" for x in states)

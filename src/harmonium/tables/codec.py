@@ -72,8 +72,8 @@ def _naming_data(method: Callable[_P, _T]) -> Callable[_P, _T]:
     return call
 
 
-class Place(NamedTuple):
-    """The place of a column: its unit in a visible layer, and the columns of that unit's states."""
+class ColumnUnit(NamedTuple):
+    """A column with its unit in a visible layer, and the columns of that unit's states."""
 
     column: ColumnCodec
     layer: int
@@ -175,7 +175,7 @@ class Codec:
         layer, encoder = visible_for(rows, visible, weights, images=images)
         return cls(encoder, [layer])
 
-    def beside(self, label: ColumnCodec) -> Self:
+    def with_label(self, label: ColumnCodec) -> Self:
         """Returns the codec with this column as the label, a unit of one state for each of its values."""
         layer = Layer.registry[label.kind].plain(1, label.n_states)
         return replace(self, label=label, layers=[*self.layers, layer])
@@ -217,8 +217,8 @@ class Codec:
 
     def to_dict(self) -> dict[str, Any]:
         """Describes the encoder, and the label where there is one, in plain JSON types for the metadata."""
-        beside = {} if self.label is None else {"label": self.label.to_dict()}
-        return {"encoder": self.encoder.to_dict(), **beside}
+        label_entry = {} if self.label is None else {"label": self.label.to_dict()}
+        return {"encoder": self.encoder.to_dict(), **label_entry}
 
     def read(self, source: str | None, *, lacking: str | None = None) -> DataSet:
         """Reads data with their columns in the order of training, where both have names.
@@ -335,24 +335,27 @@ class Codec:
             return [Labels(name=name, kind=layer.kind, values=states, states=states) for name in named]
         return []
 
-    def places(self) -> list[Place]:
+    def column_units(self) -> list[ColumnUnit]:
         """Lists the columns, the label last, with their units; none where units are parts of columns."""
         known = [*self.columns(), *([] if self.label is None else [self.label])]
         numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
-        found, start = list[tuple[int, int, slice]](), 0
+        positions, start = list[tuple[int, int, slice]](), 0
         for l, layer in zip(numbers, self.layers, strict=True):
             for unit in range(layer.n_units):
-                found.append((l, unit, slice(start, start + layer.columns_per_unit)))
+                positions.append((l, unit, slice(start, start + layer.columns_per_unit)))
                 start += layer.columns_per_unit
-        return [Place(column, *place) for column, place in zip(known, found[-len(known) :], strict=False)]
+        return [
+            ColumnUnit(column, *position)
+            for column, position in zip(known, positions[-len(known) :], strict=False)
+        ]
 
-    def unit_of(self, column: str) -> Place:
+    def unit_of(self, column: str) -> ColumnUnit:
         """Finds the visible unit of a column.
 
         Raises:
             ValueError: no such column.
         """
-        known = {str(place.column.name): place for place in self.places()}
+        known = {str(column_unit.column.name): column_unit for column_unit in self.column_units()}
         if column in known:
             return known[column]
         if not known:
@@ -361,9 +364,9 @@ class Codec:
                 "several, such as bit-planes"
             )
         if self.alphabet is not None:
-            beside = "" if self.label is None else f", or the label {str(self.label.name)!r}"
+            label_note = "" if self.label is None else f", or the label {str(self.label.name)!r}"
             sites = self.layers[0].n_units
-            raise ValueError(f"column: expected a site from 1 to {sites}{beside}, received {column!r}")
+            raise ValueError(f"column: expected a site from 1 to {sites}{label_note}, received {column!r}")
         listed, close = ", ".join(map(repr, known)), _checks.close_to(column, known)
         raise ValueError(f"column: expected one of {listed}, received {column!r}{close}")
 
@@ -399,9 +402,9 @@ class Codec:
     def within(self, states: Tensor) -> Tensor:
         """Returns states, (rows, width), as they tell of others: those beyond what was seen at its end."""
         within = states.clone()
-        for column, _, _, place in self.places() if isinstance(self.encoder, Table) else ():
+        for column, _, _, unit_states in self.column_units() if isinstance(self.encoder, Table) else ():
             if column.ends is not None and column.grid is None:
-                within[:, place].clamp_(*column.states_of(np.array(column.ends)).tolist())
+                within[:, unit_states].clamp_(*column.states_of(np.array(column.ends)).tolist())
         return within
 
     def widened(self, X: Any) -> Self:
@@ -469,23 +472,23 @@ class Codec:
             if encoder.draws:
                 X, plain = encoder.encode_cells(dense(X)), True
             source = Rows.of(X, dtype, missing=missing, blank=shown == "nothing")
-        beside = None
+        label_states = None
         if isinstance(labels, Series):
             assert self.label is not None
-            beside = states_of_cells([self.label], [labels])
+            label_states = states_of_cells([self.label], [labels])
         elif labels is not None:
-            beside = np.asarray(labels)
+            label_states = np.asarray(labels)
         elif self.label is not None:
-            beside = np.full((len(source), self.label_width), np.nan)
+            label_states = np.full((len(source), self.label_width), np.nan)
         data_width = source.width if plain else encoder.width * (1 if encoder.tabular else source.width)
-        width = data_width + (0 if beside is None else beside.shape[1])
+        width = data_width + (0 if label_states is None else label_states.shape[1])
         expected = sum(layer.width for layer in self.layers)
         if self._machine is not None and width != expected:
             right, received = expected - self.label_width, width - self.label_width
             if isinstance(encoder, Letters):
                 encoder.refuse_sites(right, received)
             raise ValueError(f"X: expected {right} columns for the machine's states, received {received}")
-        if plain and beside is None:
+        if plain and label_states is None:
             return source
 
         warned: set[Any] = set()  # once for all blocks
@@ -500,7 +503,7 @@ class Codec:
                     states = encoder.encode(block, beyond=beyond, warned=warned)
                 else:
                     states = block if plain else encoder.encode_cells(block)
-            return states if beside is None else np.hstack([states, beside[index]])
+            return states if label_states is None else np.hstack([states, label_states[index]])
 
         columns = {"nothing": 0, "anything": width, "data": 0 if encoder.tabular else data_width}
         return source.map(make, width, keep=keep, shown=columns[shown])
@@ -581,7 +584,7 @@ class Codec:
         hidden[:, : marks.shape[1]].masked_fill_(torch.from_numpy(marks).to(states.device), torch.nan)
         return hidden
 
-    def given(self, cells: Sequence[str]) -> Tensor:
+    def states_of_texts(self, cells: Sequence[str]) -> Tensor:
         """Returns the states of cells such as ``city=Rom``, (1, visible width), NaN in all other columns.
 
         Raises:
@@ -593,14 +596,14 @@ class Codec:
             if not equals:
                 raise ValueError(f"given: expected COLUMN=VALUE such as city=Rom, received {text!r}")
             try:
-                place, typed = self.unit_of(name), np.array([cell], dtype=object)
-                if of_whole_numbers(place.column.dtype) and is_number(cell) and float(cell) % 1 != 0:
+                column_unit, typed = self.unit_of(name), np.array([cell], dtype=object)
+                if of_whole_numbers(column_unit.column.dtype) and is_number(cell) and float(cell) % 1 != 0:
                     raise ValueError(f"expected a whole number in column {name!r}, received {cell!r}")
-                encoded = states_of_cells([place.column], [Series(name, typed, "object")], strict=True)
+                encoded = states_of_cells([column_unit.column], [Series(name, typed, "object")], strict=True)
             except ValueError as error:
                 reason = str(error).removeprefix("column: ").removeprefix("X: ").partition(" at row 0")[0]
                 raise ValueError(f"given: {reason}") from error
-            states[:, place.states] = torch.from_numpy(encoded)
+            states[:, column_unit.states] = torch.from_numpy(encoded)
         return states
 
     # And back

@@ -74,9 +74,9 @@ def find_collapse(
     if not machine.graph.independent:
         bounds.append(partial(annealed_bound, chains=2, temperatures=30))
     for bound in bounds:
-        own = bound(machine, x, partition).double().cpu()
-        less, simplest = float(share @ (alone - own)), float(share @ alone)
-        error = float((share.square() @ (alone - own - less).square()).sqrt())
+        row_bounds = bound(machine, x, partition).double().cpu()
+        less, simplest = float(share @ (alone - row_bounds)), float(share @ alone)
+        error = float((share.square() @ (alone - row_bounds - less).square()).sqrt())
         if less <= _SURE * hypot(error, partition.standard_error) + _LOST * abs(simplest):
             return None
     return (

@@ -28,8 +28,8 @@ from harmonium.data import (
 from harmonium.data.frame import WHOLE, is_number
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.beyond import Ends, Tail, log_falls, log_unseen, tails_of
 from harmonium.tables.cells import few, numbers_of, shown, values_of, weights_of
+from harmonium.tables.tails import Ends, Tail, log_falls, log_unseen, tails_of
 
 IGNORE = "ignore"
 """In place of the kind of a unit: the column has none."""
@@ -203,15 +203,15 @@ class ColumnCodec(Encoder, ABC):
             seen = numbers.values[~numbers.missing]
             about = {"name": name_of(cells), "dtype": cells.dtype, "kind": chosen, "form": form}
             about |= {"declared": cells.categories is not None, "ordered": cells.ordered, "seen": len(seen)}
-            made = _made(numbers, unit, inferred | options, weights, about)
-            if not made._numeric or made.width > 1:
-                return made
+            codec = _fit_kind(numbers, unit, inferred | options, weights, about)
+            if not codec._numeric or codec.width > 1:
+                return codec
             first, last = float(seen.min()), float(seen.max())
-            low, high = made.ends or (-inf, inf)
-            made = replace(made, ends=(first if low == -inf else low, last if high == inf else high))
-            whole = form is not None or len(seen) >= _ROUNDED or made.values
-            step = step_of(np.array(made.values) if made.values else seen, form) if whole else None
-            return replace(made, step=step)
+            low, high = codec.ends or (-inf, inf)
+            codec = replace(codec, ends=(first if low == -inf else low, last if high == inf else high))
+            whole = form is not None or len(seen) >= _ROUNDED or codec.values
+            step = step_of(np.array(codec.values) if codec.values else seen, form) if whole else None
+            return replace(codec, step=step)
         except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
@@ -240,16 +240,16 @@ class ColumnCodec(Encoder, ABC):
     def widened(self, cells: Series) -> Self:
         """Returns the column that has seen further cells: real numbers may then lie as far out as these."""
         seen = self._values(cells)[~cells.missing]
-        made = replace(self, seen=self.seen + len(seen)) if self.seen else self
+        codec = replace(self, seen=self.seen + len(seen)) if self.seen else self
         if self.ends is None or self.grid is not None or np.isnan(seen).all():
-            return made
+            return codec
         low, high = (
             (old, old) if bound is not None else (old, new)
             for old, bound, new in zip(
                 self.ends, self.bounds, (np.nanmin(seen), np.nanmax(seen)), strict=True
             )
         )
-        return replace(made, ends=(min(low), max(high)))
+        return replace(codec, ends=(min(low), max(high)))
 
     # From cells to states
     # ---------------------------------------------------------------------------------
@@ -281,10 +281,10 @@ class ColumnCodec(Encoder, ABC):
         if not self.seen:
             return np.zeros(len(cells.values))
         values = self._values(cells)
-        shares = self.log_shares_of(values, beyond)
+        log_shares = self.log_shares_of(values, beyond)
         if values.dtype.kind == "f":  # text among numbers
-            shares = np.where(np.isnan(values), log_unseen(self.seen), shares)
-        return np.where(cells.missing, 0.0, shares)
+            log_shares = np.where(np.isnan(values), log_unseen(self.seen), log_shares)
+        return np.where(cells.missing, 0.0, log_shares)
 
     def log_jacobian(self, states: Array) -> Array:
         """Returns ln of the slope of the states along the cells, (rows, 1), at states (rows, width)."""
@@ -430,9 +430,9 @@ class ColumnCodec(Encoder, ABC):
         Raises:
             TypeError, ValueError: fields that are missing or out of range, or no column.
         """
-        made = encoder_from_dict(description)
-        _checks.instance(made, "column", ColumnCodec, "a ColumnCodec")
-        return made  # type: ignore[return-value]
+        codec = encoder_from_dict(description)
+        _checks.instance(codec, "column", ColumnCodec, "a ColumnCodec")
+        return codec  # type: ignore[return-value]
 
 
 # Fitting a kind of column
@@ -441,15 +441,17 @@ class ColumnCodec(Encoder, ABC):
 
 def codecs_for(kind: str) -> list[type[ColumnCodec]]:
     """Lists the kinds of columns for units of a kind, the usual one first; ValueError: there are none."""
-    every = [made for made in Encoder.registry.values() if issubclass(made, ColumnCodec)]
+    every = [codec_class for codec_class in Encoder.registry.values() if issubclass(codec_class, ColumnCodec)]
     coding = Layer.registry[kind].coding
-    served = {name for made in every for name in made.serves}
+    served = {name for codec_class in every for name in codec_class.serves}
     _checks.one_of(coding, f"coding of {kind} units", served)
-    serving = [made for made in every if coding in made.serves]
-    return sorted(serving, key=lambda made: (made.transform is not None, made.serves.index(coding)))
+    serving = [codec_class for codec_class in every if coding in codec_class.serves]
+    return sorted(
+        serving, key=lambda codec_class: (codec_class.transform is not None, codec_class.serves.index(coding))
+    )
 
 
-def _made(
+def _fit_kind(
     cells: Series, unit: type[Layer], options: dict[str, Any], weights: Array | None, about: dict[str, Any]
 ) -> ColumnCodec:
     """Fits the kind of column that options ask for, among those that serve a unit.
@@ -475,14 +477,14 @@ def _made(
     fitted = list[tuple[float, ColumnCodec]]()
     for kind in offered if len(np.unique(seen)) >= _DISTINCT else offered[:1]:
         try:
-            made = kind(**about | kind.fields_of(cells, unit, weights))
+            codec = kind(**about | kind.fields_of(cells, unit, weights))
         except ValueError:  # numbers of which it takes no logarithm
             continue
-        if getattr(made, "common", None):
-            return made
-        states = made.states_of(seen)
-        score = np.average(made.log_slopes_of(states) - 0.5 * states**2, weights=row_weights)
-        fitted.append((float(score) - made.complexity * 0.5 * math.log(rows) / rows, made))
+        if getattr(codec, "common", None):
+            return codec
+        states = codec.states_of(seen)
+        score = np.average(codec.log_slopes_of(states) - 0.5 * states**2, weights=row_weights)
+        fitted.append((float(score) - codec.complexity * 0.5 * math.log(rows) / rows, codec))
     likely = [pair for pair in fitted if _share_beyond(pair[1], seen) <= _BEYOND + 2 / rows]
     return max(likely or fitted[:1], key=lambda pair: pair[0])[1]
 
@@ -560,9 +562,9 @@ def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[An
                 raise ValueError(f"kinds: expected columns among {few(names, 10)}, received {name!r}")
     chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
     known = ("auto", IGNORE, *Layer.registry)
-    for name, given in chosen.items():
-        if kind_of(given) not in known:
+    for name, choice in chosen.items():
+        if kind_of(choice) not in known:
             raise ValueError(
-                f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind_of(given)!r}"
+                f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind_of(choice)!r}"
             )
     return chosen

@@ -52,32 +52,32 @@ class Counts(ColumnCodec):
         for name, value in (("largest", largest), ("lowest", lowest)):
             if value is not None and not (isinstance(value, int) and abs(value) < LONG):
                 raise ValueError(f"{name}: expected a whole number below 2^53, received {value!r}")
-        seen, least, stride = numbers_of(cells), lowest or 0, 1 if step is None else step
-        wrong = seen[(seen < least) | (seen != np.round(seen)) | ((seen - least) % stride != 0)]
+        seen, start, stride = numbers_of(cells), lowest or 0, 1 if step is None else step
+        wrong = seen[(seen < start) | (seen != np.round(seen)) | ((seen - start) % stride != 0)]
         if len(wrong):
             steps = "" if stride == 1 else f" in steps of {stride}"
-            raise ValueError(f"expected counts from {least}{steps}, received {wrong[0]:g}")
-        most = max(least + stride, int(seen.max()))
+            raise ValueError(f"expected counts from {start}{steps}, received {wrong[0]:g}")
+        most = max(start + stride, int(seen.max()))
         if largest is not None and largest < most:
             raise ValueError(f"largest: expected at least {most}, which is there, received {largest}")
         most = most if largest is None else largest
-        return {"stride": stride, "ends": (least, most)}
+        return {"stride": stride, "ends": (start, most)}
 
     @property
     def grid(self) -> float:
         return float(self.stride)
 
     def nearest(self, numbers: Array) -> Array:
-        return self.cells_of(np.round((super().nearest(numbers) - self._least) / self.stride))
+        return self.cells_of(np.round((super().nearest(numbers) - self._lowest) / self.stride))
 
     def states_of(self, values: Array) -> Array:
-        states = (values - self._least) / self.stride
+        states = (values - self._lowest) / self.stride
         known = (states >= 0) & (states < self.n_states) & (np.round(states) == states)
         return np.where(known, states, np.nan)
 
     def cells_of(self, states: Array) -> Array:
-        return states * self.stride + self._least
+        return states * self.stride + self._lowest
 
     @property
-    def _least(self) -> float:
+    def _lowest(self) -> float:
         return self.ends[0] if self.ends else 0.0

@@ -24,7 +24,7 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
 from harmonium.tables.column import ColumnCodec
-from harmonium.tables.linear import WIDEST, LinearPrediction, choose_shares
+from harmonium.tables.linear import WIDEST, LinearPrediction, choose_mixing_weights
 from harmonium.tables.table import Table
 
 FEWEST_ROWS = 50
@@ -120,22 +120,24 @@ def calibrate(
     numbers = any(_states_of(layer) is None for layer, _ in _list_units(machine))
     lines = LinearPrediction.fit(known, learned[1]) if numbers and rows.shape[1] <= WIDEST else None
     parts = (uniform((len(rows), int(units[-1]) + 1), generator, torch.float64) * _PARTS).long()[:, units]
-    found, by_lines = Cells(cells.clone(), torch.ones_like(cells)), cells.clone()
+    estimates, by_lines = Cells(cells.clone(), torch.ones_like(cells)), cells.clone()
     for part in range(_PARTS):
         hidden = (parts == part) & ~cells.isnan()
         shown = rows.masked_fill(hidden, torch.nan)
-        for into, filled in zip(found, expected_cells(hidden_states, encoder, shown, generator), strict=True):
+        for into, filled in zip(
+            estimates, expected_cells(hidden_states, encoder, shown, generator), strict=True
+        ):
             into[hidden] = filled.cpu()[hidden]
         if lines is not None:
             by_lines[hidden] = lines.predict(straighten(encoder, shown))[hidden]
     if lines is not None:
-        shares = choose_shares(cells, found.mean, by_lines, weights, units)
-        found = found._replace(mean=torch.lerp(found.mean, by_lines, shares))
+        mixing_weights = choose_mixing_weights(cells, estimates.mean, by_lines, weights, units)
+        estimates = estimates._replace(mean=torch.lerp(estimates.mean, by_lines, mixing_weights))
         every = torch.cat([known, straighten(encoder, held[0].double().cpu())])
         both = [] if learned[1] is None or held[1] is None else [torch.cat([learned[1], held[1]])]
-        replace(LinearPrediction.fit(every, *both), shares=shares).keep_in(machine)
+        replace(LinearPrediction.fit(every, *both), shares=mixing_weights).keep_in(machine)
     if len(rows) >= FEWEST_ROWS:
-        Intervals.fit(machine, cells, found).keep_in(machine)
+        Intervals.fit(machine, cells, estimates).keep_in(machine)
 
 
 @torch.no_grad()
@@ -147,14 +149,14 @@ def expected_cells(
     spread = torch.zeros_like(mean)
     for start in range(0, len(v), _BLOCK):
         some = slice(start, start + _BLOCK)
-        for place, posterior in hidden_states.blocks(v[some]):
+        for block_rows, posterior in hidden_states.blocks(v[some]):
             states = posterior.moments()
-            mean[some][place] = states.mean.to(mean)
-            spread[some][place] = states.variance.clamp(min=0.0).sqrt().to(mean)
+            mean[some][block_rows] = states.mean.to(mean)
+            spread[some][block_rows] = states.variance.clamp(min=0.0).sqrt().to(mean)
             drawn = straighten(encoder, posterior.draw(generator, _DRAWS)) if curves else mean
             for at, column in curves:
                 cells = _within(column, drawn[..., at])
-                mean[some][place, at], spread[some][place, at] = cells.mean(0), cells.std(0)
+                mean[some][block_rows, at], spread[some][block_rows, at] = cells.mean(0), cells.std(0)
     return Cells(mean, spread)
 
 
@@ -177,18 +179,18 @@ class Intervals:
         """Finds the quantiles from cells (rows, width), NaN where not known, and what fills them in."""
         floor = _FLOOR * filled.spread.where(~cells.isnan(), torch.nan).nanmean(0).nan_to_num(0.0)
         errors = (cells - filled.mean) / filled.spread.maximum(floor).clamp(min=1e-300)
-        for layer, place in _list_units(machine):
+        for layer, span in _list_units(machine):
             if _states_of(layer) is not None:
-                p = _probability(layer, cells[:, place], filled.mean[:, place])
-                errors[:, place] = 1 - p.unsqueeze(1)
+                p = _probability(layer, cells[:, span], filled.mean[:, span])
+                errors[:, span] = 1 - p.unsqueeze(1)
         # Between neighbours of n sorted errors lies 1 / (n + 1) of those to come, on average.
         ordered, count = errors.sort(0).values, (~errors.isnan()).sum(0)
         at = torch.arange(1, _LEVELS, dtype=torch.float64).unsqueeze(1) / _LEVELS * (count + 1) - 1
         below = at.long().clamp(0, len(ordered) - 1)
         lower, upper = (ordered.gather(0, k) for k in (below, (below + 1).clamp(max=len(ordered) - 1)))
         between = torch.where(at > below, torch.lerp(lower, upper, at - below), lower)
-        told = (at > -1e-9) & (at < count - 1 + 1e-9)
-        return cls(between.masked_fill(~told, torch.nan), floor)
+        in_range = (at > -1e-9) & (at < count - 1 + 1e-9)
+        return cls(between.masked_fill(~in_range, torch.nan), floor)
 
     @classmethod
     def of(cls, machine: BoltzmannMachine) -> Self:
@@ -220,9 +222,9 @@ class Intervals:
 
     def at(self, level: float) -> Tensor:
         """Returns the quantiles at a level between the least and the largest that is kept, (width,)."""
-        place = round(min(max(level * _LEVELS - 1, 0.0), _LEVELS - 2.0), 9)
-        below, above = self.quantiles[int(place)], self.quantiles[ceil(place)]
-        return torch.where(below == above, below, torch.lerp(below, above, place % 1))
+        position = round(min(max(level * _LEVELS - 1, 0.0), _LEVELS - 2.0), 9)
+        below, above = self.quantiles[int(position)], self.quantiles[ceil(position)]
+        return torch.where(below == above, below, torch.lerp(below, above, position % 1))
 
 
 @torch.no_grad()
@@ -262,27 +264,29 @@ def find_intervals(
     spread = spread.maximum(known.floor)
     ends = [mean + known.at((1 + sign * interval) / 2) * spread for sign in (-1, 1)]
     cells = [_decode(encoder, bend(encoder, x)[:, data]) for x in (mean, *ends)]
-    units = [(layer, place) for layer, place in _list_units(machine) if place.stop <= data.stop]
+    units = [(layer, span) for layer, span in _list_units(machine) if span.stop <= data.stop]
     if len(units) != len(cells[0]):
         raise ValueError(
             f"interval: expected a unit for each of {len(cells[0])} columns, received {len(units)}"
         )
-    found = list[tuple[int, int, CellInterval]]()
-    for j, ((layer, place), name) in enumerate(zip(units, cells[0], strict=True)):
-        missing, states = v[:, place.start].isnan().nonzero().flatten().tolist(), _states_of(layer)
+    intervals = list[tuple[int, int, CellInterval]]()
+    for j, ((layer, span), name) in enumerate(zip(units, cells[0], strict=True)):
+        missing, states = v[:, span.start].isnan().nonzero().flatten().tolist(), _states_of(layer)
         if states is None:
             value, low, high = (x[name] for x in cells)
-            found += [(i, j, CellInterval(i, name, value[i], low[i], high[i], ())) for i in missing]
+            intervals += [(i, j, CellInterval(i, name, value[i], low[i], high[i], ())) for i in missing]
             continue
         every = mean.new_zeros(len(states), data.stop)
-        every[:, place] = states
+        every[:, span] = states
         labels = _decode(encoder, every)[name]
         for i in missing:
-            p = _probability(layer, states, mean[i, place])
-            held = (1 - p <= known.at(interval)[place.start].nan_to_num(1.0)) | (p == p.max())
+            p = _probability(layer, states, mean[i, span])
+            held = (1 - p <= known.at(interval)[span.start].nan_to_num(1.0)) | (p == p.max())
             likeliest = labels[int(p.argmax())]
-            found.append((i, j, CellInterval(i, name, likeliest, nan, nan, tuple(compress(labels, held)))))
-    return [cell for _, _, cell in sorted(found, key=lambda each: each[:2])]
+            intervals.append(
+                (i, j, CellInterval(i, name, likeliest, nan, nan, tuple(compress(labels, held))))
+            )
+    return [cell for _, _, cell in sorted(intervals, key=lambda entry: entry[:2])]
 
 
 def _list_units(machine: BoltzmannMachine) -> Iterator[tuple[Layer, slice]]:
@@ -321,17 +325,17 @@ def _decode(encoder: Encoder, states: Tensor) -> dict[Any, list[Any]]:
 def straighten(encoder: Encoder, v: Tensor) -> Tensor:
     """Returns states (..., width) in float64, with cells in place of those of columns along curves."""
     x = v.double().clone()
-    for place, column in _curves(encoder):
-        x[..., place] = torch.from_numpy(column.numbers(x[..., place].cpu().numpy())).to(x)
+    for span, column in _curves(encoder):
+        x[..., span] = torch.from_numpy(column.numbers(x[..., span].cpu().numpy())).to(x)
     return x
 
 
 def bend(encoder: Encoder, x: Tensor) -> Tensor:
     """Returns the states (..., width) of what ``straighten`` has made of them, within what was seen."""
     v = x.clone()
-    for place, column in _curves(encoder):
-        within = _within(column, v[..., place])  # a logarithm has no state for what lies below
-        v[..., place] = torch.from_numpy(column.between(within.cpu().numpy())).to(v)
+    for span, column in _curves(encoder):
+        within = _within(column, v[..., span])  # a logarithm has no state for what lies below
+        v[..., span] = torch.from_numpy(column.between(within.cpu().numpy())).to(v)
     return v
 
 

@@ -17,7 +17,7 @@ from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.codec import Codec
 from harmonium.tables.collapse import find_collapse
-from harmonium.tables.table_fit import fit_exactly
+from harmonium.tables.table_training import train_recipe
 from harmonium.training import (
     Recipe,
     TrainingRun,
@@ -158,7 +158,7 @@ class Fitting:
         updates: int | None = None,
         learning_rate: float | None = None,
         whole: bool = True,
-        **given: Any,
+        **settings: Any,
     ) -> None:
         """Decides how the machine is trained, where nobody has.
 
@@ -170,7 +170,7 @@ class Fitting:
             updates: largest number, likewise.
             learning_rate: likewise.
             whole: likewise.
-            **given: settings that ``Recipe.decide`` takes; None: by the data.
+            **settings: settings that ``Recipe.decide`` takes; None: by the data.
 
         Raises:
             TypeError, ValueError: options that the rule does not take, or that do not go together.
@@ -179,12 +179,14 @@ class Fitting:
             self.machine.metadata["objective"] = name_objective(self.share)
         if self.exact:
             return
-        decided = self.recipe.decide(**given)
+        decided = self.recipe.decide(**settings)
         if "k" in options:
             decided["sweeps"] = None
-        own = {} if decided["sweeps"] is None else {"sweeps": decided["sweeps"]}
+        sweep_options = {} if decided["sweeps"] is None else {"sweeps": decided["sweeps"]}
         named, centred = decided["rule"], decided["centred"]
-        rule = make_rule(named, decided["optimizer"], centred=centred, batch_size=chains, **own, **options)
+        rule = make_rule(
+            named, decided["optimizer"], centred=centred, batch_size=chains, **sweep_options, **options
+        )
         note_sampler(self.machine, rule)
         share = self.share
         self.rule = rule if share is None else rules.hybrid(rule, self.machine.visible[:-1], share)
@@ -204,7 +206,7 @@ class Fitting:
         """Trains the machine: by chains in place, by exact sums a machine of the result.
 
         Args:
-            may_hold_out: Marks the rows that exact training may hold out, see ``fit_exactly``.
+            may_hold_out: Marks the rows that exact training may hold out, see ``train_recipe``.
             **settings: settings of ``harmonium.train`` beside those of ``plan`` and in their place. Exact
                 training reads seed, device and those of ``training.Watching``.
 
@@ -218,7 +220,7 @@ class Fitting:
             )
         read = {"seed", "device", *settings_of(Watching)}
         watch = {name: value for name, value in settings.items() if name in read}
-        return fit_exactly(
+        return train_recipe(
             self.recipe, self.rows, self.weights, self.share, may_hold_out=may_hold_out, **watch
         )
 

@@ -19,7 +19,7 @@ from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.likelihood import separate
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables.correlated import fit_normal, normal
+from harmonium.tables.joint_normal import fit_normal, normal
 from harmonium.training import take_rows, unit_means
 
 _ROWS = slice(5000)  # of rows: every round of expectation-maximisation passes over them
@@ -69,18 +69,18 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
     chosen = _mixture(1, _RIDGES[2 if few else 0]).fit(rows)
     folds = [] if few else [*GroupKFold(_FOLDS).split(rows, groups=numbers)]
 
-    def score(found: Any) -> Any:
-        again = _mixture(found.n_components, found.reg_covar, found)
+    def score(mixture: Any) -> Any:
+        again = _mixture(mixture.n_components, mixture.reg_covar, mixture)
         return np.array([again.fit(rows[learned]).score(rows[left]) for learned, left in folds])
 
     best, two = score(chosen), most > 0 and len(rows) >= 2 * _ROWS_OF_GROUP
     for tried in ([(1, ridge) for ridge in _RIDGES[1:]], [(2, 0.0)] if two else []):
         for count, ridge in tried if folds else ():
-            found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
-            gains = score(found) - best
+            mixture = _mixture(count, ridge or chosen.reg_covar).fit(rows)
+            gains = score(mixture) - best
             if gains.mean() <= gains.std(ddof=1) / _FOLDS**0.5:
                 break
-            chosen, best = found, best + gains
+            chosen, best = mixture, best + gains
     chosen.directions_ = find_directions(place_groups(chosen), most)
     return chosen
 
@@ -99,16 +99,16 @@ def group_start(
         seed: Seed of the other couplings.
     """
     start, roots, units_of = separate(machine, v, weights), dict[int, Tensor](), dict[int, Units]()
-    for l, found in known.items():
+    for l, mixture in known.items():
         x, row_weights = take_rows(start.split(v)[l], weights, _ROWS)
-        again = _mixture(found.n_components, found.reg_covar, found)
-        if found.n_components == 1:  # without what would be filled in
-            mean, total = fit_normal(x, row_weights, ridge=found.reg_covar, rounds=30, tolerance=1e-3)
-            again.weights_, again.means_ = found.weights_, mean.unsqueeze(0).cpu().numpy()
+        again = _mixture(mixture.n_components, mixture.reg_covar, mixture)
+        if mixture.n_components == 1:  # without what would be filled in
+            mean, total = fit_normal(x, row_weights, ridge=mixture.reg_covar, rounds=30, tolerance=1e-3)
+            again.weights_, again.means_ = mixture.weights_, mean.unsqueeze(0).cpu().numpy()
             again.covariances_ = total.cpu().numpy()
         else:
-            again.fit(_fill(x, row_weights, found.reg_covar, seed)[0])
-        units_of[l] = units = halve(place_groups(again), found.directions_)
+            again.fit(_fill(x, row_weights, mixture.reg_covar, seed)[0])
+        units_of[l] = units = halve(place_groups(again), mixture.directions_)
         roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
         start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
     means, generator = unit_means(start, v), as_generator(seed, start.device)
@@ -129,15 +129,15 @@ def group_start(
     return start, roots
 
 
-def place_groups(found: Any) -> Units:
+def place_groups(mixture: Any) -> Units:
     """Returns the hidden units for the groups of a mixture: none for one, and for two exactly one unit.
 
     Args:
-        found: fitted mixture of one or two groups with one covariance.
+        mixture: fitted, of one or two groups with one covariance.
     """
-    root = np.linalg.cholesky(found.covariances_)
-    means = np.linalg.solve(root, found.means_.T).T
-    logs = np.log(found.weights_) - (means**2).sum(1) / 2
+    root = np.linalg.cholesky(mixture.covariances_)
+    means = np.linalg.solve(root, mixture.means_.T).T
+    logs = np.log(mixture.weights_) - (means**2).sum(1) / 2
     return Units(root, means[0], np.diff(means, axis=0), np.diff(logs))
 
 
@@ -174,16 +174,16 @@ def halve(units: Units, directions: np.ndarray) -> Units:
     )
 
 
-def _mixture(count: int, ridge: float, found: Any = None) -> Any:
+def _mixture(count: int, ridge: float, start: Any = None) -> Any:
     """Returns a mixture of Gaussians with one covariance, which is to begin where one was found."""
     from sklearn.mixture import GaussianMixture
 
     settings: dict[str, Any] = {"n_init": _STARTS}
-    if found is not None or count == 1:  # k-means would find nothing more
+    if start is not None or count == 1:  # k-means would find nothing more
         settings = {"init_params": "random_from_data"}
-    if found is not None:
-        settings |= {"weights_init": found.weights_, "means_init": found.means_}
-        settings |= {"precisions_init": found.precisions_}
+    if start is not None:
+        settings |= {"weights_init": start.weights_, "means_init": start.means_}
+        settings |= {"precisions_init": start.precisions_}
     return GaussianMixture(count, covariance_type="tied", reg_covar=ridge, random_state=0, **settings)
 
 
@@ -196,8 +196,8 @@ def _fill(x: Tensor, weights: Tensor | None, ridge: float, seed: int) -> tuple[n
     generator, full = as_generator(seed, x.device), x.double().clone()
     if bool(x.isnan().any()):
         table, _ = normal(*fit_normal(x, weights, ridge=ridge, rounds=30, tolerance=1e-3))
-        for place, posterior in table.blocks(x.double()):
-            full[place] = posterior.draw(generator)[0]
+        for block_rows, posterior in table.blocks(x.double()):
+            full[block_rows] = posterior.draw(generator)[0]
     numbers = torch.arange(len(x), device=x.device)
     if weights is not None and bool((weights != weights[0]).any()):  # equal ones would repeat rows by chance
         numbers = _random.weighted(weights.to(full), len(full), generator)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables.correlated import fit_normal, normal
+from harmonium.tables.joint_normal import fit_normal, normal
 from harmonium.training import take_rows
 
 _RIDGE = 0.05  # share of the variances that is added, which serves tables of 60 rows and of 1,000
@@ -84,8 +84,8 @@ class LinearPrediction:
         spread = self.covariance.diagonal().sqrt()
         known, _ = normal(self.mean / spread, self.covariance / torch.outer(spread, spread))
         full = torch.where(x.isnan(), self.low, within)
-        for place, posterior in known.blocks(within[:, self.columns] / spread):
-            full[place, self.columns] = posterior.moments().mean * spread
+        for block_rows, posterior in known.blocks(within[:, self.columns] / spread):
+            full[block_rows, self.columns] = posterior.moments().mean * spread
         return torch.where(x.isnan(), full.clamp(self.low, self.high), x.double())
 
     @classmethod
@@ -123,7 +123,7 @@ class LinearPrediction:
         machine.metadata["linear"] = digits | {"columns": self.columns.tolist()}
 
 
-def choose_shares(
+def choose_mixing_weights(
     cells: Tensor, by_machine: Tensor, by_lines: Tensor, weights: Tensor | None, units: Tensor
 ) -> Tensor:
     """Returns the share of the lines in each unit, (width,): least squares over hidden cells, in [0, 1].
@@ -141,5 +141,5 @@ def choose_shares(
     def by_unit(x: Tensor) -> Tensor:
         return x.new_zeros(int(units[-1]) + 1).index_add_(0, units, (of_rows.unsqueeze(1) * x).nansum(0))
 
-    shares = by_unit(apart * off) / by_unit(apart.square()).clamp(min=1e-300)
-    return shares.clamp(0.0, 1.0)[units]
+    mixing_weights = by_unit(apart * off) / by_unit(apart.square()).clamp(min=1e-300)
+    return mixing_weights.clamp(0.0, 1.0)[units]

@@ -159,12 +159,12 @@ def _normal(numbers: Array, weights: Array | None) -> dict[str, Any]:
     A number of a share ``COMMON`` of the cells, with others on both sides, takes all of its quantiles. A gap
     between two crowds of cells is a piece by itself, or it would have the cells of both crowds.
     """
-    seen, levels, shares = _levels(numbers, weights)
+    seen, levels, frequencies = _levels(numbers, weights)
     scores = _scores(levels)
     number = max(5, 1 + round((scores[-1] - scores[0]) / _KNOT))
     knots = np.linspace(scores[0], scores[-1], min(number, len(scores)))
-    many = _common_among(shares, len(numbers))
-    ends = _scores(levels[many, None] + (1 - _SHRUNK) * shares[many, None] * np.array([-0.5, 0.5]))
+    many = _common_among(frequencies, len(numbers))
+    ends = _scores(levels[many, None] + (1 - _SHRUNK) * frequencies[many, None] * np.array([-0.5, 0.5]))
     free = np.repeat(~many, np.where(many, 2, 1))
     scores, seen = np.repeat(scores, 1 + many), np.repeat(seen, 1 + many)
     scores[~free] = ends.ravel()
@@ -181,21 +181,23 @@ def _normal(numbers: Array, weights: Array | None) -> dict[str, Any]:
     return {"points": np.interp(knots, scores, seen).tolist(), "states": knots.tolist()}
 
 
-def _common_among(shares: Array, cells: int) -> Array:
+def _common_among(frequencies: Array, cells: int) -> Array:
     """Marks the common ones of different numbers, in their order; never the least and the largest."""
-    many = np.zeros(len(shares), dtype=bool)
-    if len(shares) > FEW_NUMBERS:
-        beside = np.maximum(shares[:-2], shares[2:])
-        many[1:-1] = (shares[1:-1] >= max(COMMON, _CELLS / cells)) & (shares[1:-1] > _ABOVE * beside)
+    many = np.zeros(len(frequencies), dtype=bool)
+    if len(frequencies) > FEW_NUMBERS:
+        neighbours = np.maximum(frequencies[:-2], frequencies[2:])
+        many[1:-1] = (frequencies[1:-1] >= max(COMMON, _CELLS / cells)) & (
+            frequencies[1:-1] > _ABOVE * neighbours
+        )
     return many
 
 
 def _levels(seen: Array, weights: Array | None) -> tuple[Array, Array, Array]:
     """Returns different values, the share of the weight below the middle of each, and that of each."""
     values, index = np.unique(seen, return_inverse=True)
-    shares = np.bincount(index, weights)
-    shares = shares / shares.sum()
-    return values, np.cumsum(shares) - shares / 2, shares
+    frequencies = np.bincount(index, weights)
+    frequencies = frequencies / frequencies.sum()
+    return values, np.cumsum(frequencies) - frequencies / 2, frequencies
 
 
 def _scores(levels: Array) -> Array:

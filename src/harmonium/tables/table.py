@@ -147,7 +147,7 @@ class Table(Encoder):
         return replace(self, library="pandas") if there else self
 
     @property
-    def left_out(self) -> tuple[ColumnCodec, ...]:
+    def unlearned_columns(self) -> tuple[ColumnCodec, ...]:
         """The columns without a unit."""
         return tuple(column for column in self.all_columns if not column.learned)
 
@@ -223,7 +223,7 @@ class Table(Encoder):
         series = (c.series(parts[c.name], rounded=rounded, drawn=drawn) for c in self.all_columns)
         return Frame(tuple(series), self.library)
 
-    def given(self, cells: Mapping[Any, Any]) -> Frame:
+    def frame_of_cells(self, cells: Mapping[Any, Any]) -> Frame:
         """Rows of which some columns are given, and the cells of the others are missing.
 
         Args:
@@ -263,24 +263,24 @@ class Table(Encoder):
             drawn: see ``ColumnCodec.decode``.
         """
         frame = frame_of(X)
-        filled, made = list(frame.columns), self.frame(states, rounded=rounded, drawn=drawn)
+        filled, decoded = list(frame.columns), self.frame(states, rounded=rounded, drawn=drawn)
         units = dict(zip((column.name for column in self.columns), self.order(frame), strict=True))
         names = [*self.names] if NUMPY in (self.library, frame.library) else [c.name for c in frame.columns]
-        for column, new in zip(self.all_columns, made.columns, strict=True):
+        for column, new in zip(self.all_columns, decoded.columns, strict=True):
             if isinstance(column, Constant):
                 if column.value is not None and column.name in names:
-                    place = names.index(column.name)
-                    filled[place] = filled[place].filled(new.values)
+                    column_index = names.index(column.name)
+                    filled[column_index] = filled[column_index].filled(new.values)
                 continue
-            place = units[column.name]
-            cells, labels = filled[place], column.categories
+            column_index = units[column.name]
+            cells, labels = filled[column_index], column.categories
             if labels is not None:  # those that nothing in training had stand behind
                 known = dict.fromkeys(cells.values[~cells.missing].tolist())
                 labels += tuple(label for label in known if label not in labels)
             full = replace(cells, categories=labels, ordered=column.ordered)
             if cells.numeric and not new.numeric and cells.missing.all():  # NaN in place of labels
                 full = replace(full, values=np.full(len(frame), None), dtype=column.dtype)
-            filled[place] = full.filled(new.values)
+            filled[column_index] = full.filled(new.values)
         return Frame(tuple(filled), frame.library, frame.index)
 
     def log_jacobian(self, states: Array) -> Array:
@@ -303,8 +303,8 @@ class Table(Encoder):
             if len(names) != len(self.names):
                 raise ValueError(f"X: expected {len(self.names)} columns, received {len(names)}")
             return [self.names.index(column.name) for column in self.columns]
-        left_out = {column.name for column in self.left_out}
-        lacking = [name for name in self.names if name not in names and name not in left_out]
+        unlearned = {column.name for column in self.unlearned_columns}
+        lacking = [name for name in self.names if name not in names and name not in unlearned]
         more = [name for name in names if name not in self.names]
         if lacking or more:
             complaint = f"lacks {few(lacking, 10)}" if lacking else f"has {few(more, 10)} beside them"
@@ -319,7 +319,7 @@ class Table(Encoder):
             raise ValueError(f"X: expected (rows, {self.width}) states, received shape {tuple(x.shape)}")
         ends = np.cumsum([column.width for column in self.columns])[:-1]
         parts = np.split(np.asarray(x, dtype=np.float64), ends, axis=1)
-        none = {column.name: np.empty((len(x), 0)) for column in self.left_out}
+        none = {column.name: np.empty((len(x), 0)) for column in self.unlearned_columns}
         return none | dict(zip((column.name for column in self.columns), parts, strict=True))
 
 
@@ -375,14 +375,14 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
     hidden_states, start = HiddenStates(machine.hamiltonian().to(torch.float64)), 0
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     for j, column in enumerate(table.columns):
-        place, start = start, start + column.width
+        unit, start = start, start + column.width
         if not isinstance(column, Quantiles) or not column.common:
             continue
         gaps = np.array([*column.common.values()])
         middles, halves = gaps.mean(1), np.diff(gaps)[:, 0] / 2
         between = (middles[:, None] + np.outer(halves, nodes)).ravel()
         asked = torch.from_numpy(np.concatenate([middles, between])).to(machine.device)
-        density = hidden_states.log_density(place, asked).exp().cpu().numpy()
+        density = hidden_states.log_density(unit, asked).exp().cpu().numpy()
         at, gap = np.split(density, [len(middles)])
         inside = at @ np.exp(column.log_slopes_of(middles))
         masses[j] = float(np.log(1 + inside - halves @ (gap.reshape(-1, _NODES) @ weights)))
@@ -397,7 +397,7 @@ def blank_rows(X: Any, encoder: Encoder | None = None, kinds: Any = None) -> Arr
     """
     if isinstance(X, Frame):
         table = encoder if isinstance(encoder, Table) else None
-        out = without_unit(X, kinds) if table is None else [column.name for column in table.left_out]
+        out = without_unit(X, kinds) if table is None else [column.name for column in table.unlearned_columns]
         holes = [cells.missing for cells in X.columns if cells.name not in out]
         return np.all(holes, axis=0) if holes else np.zeros(len(X), dtype=bool)
     plain = type(X) is np.ndarray and X.dtype.kind == "f"  # one in a file is looked at where it is read

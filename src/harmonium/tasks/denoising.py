@@ -11,7 +11,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.layers import Layer, Theta
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted_layer
 from harmonium.meanfield import SOLVERS, DampingLike, solve
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
 from harmonium.tasks.rows import average_chains, nearest_state, read_rows
@@ -114,7 +114,7 @@ def denoise(
     elif method == "pointwise":
         raise ValueError('clean: expected clean rows for method="pointwise", received None')
 
-    alone = layer.reference() if clean is None else fitted(layer, clean).natural()
+    alone = layer.reference() if clean is None else fitted_layer(layer, clean).natural()
     parts = []
     for rows in torch.split(torch.arange(len(noisy), device="cpu"), max(1, _ROWS // chains)):
         seen = _see(channel, layer, noisy[rows], erased[rows])

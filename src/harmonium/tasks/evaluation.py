@@ -23,7 +23,7 @@ from harmonium.likelihood import (
     separate,
 )
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Codec, Place
+from harmonium.tables import Codec, ColumnUnit
 from harmonium.tasks.prediction import log_probabilities
 
 
@@ -66,17 +66,21 @@ def evaluate_rows(
     base = rows if training is None else training
     alone = separate(machine, base.take(base.spread(BASE_ROWS)).to(machine.device, torch.float64))
     offset = partial(unit_offsets, codec, X, rows)
-    found = evaluate(machine, rows, log_partition, alone=alone, offset=offset, seed=seed)
+    evaluation = evaluate(machine, rows, log_partition, alone=alone, offset=offset, seed=seed)
     if codec.label is None:
-        return found
+        return evaluation
     labels, doubts = evaluate_labels(codec, rows, alone, seed)
-    return replace(found, labels=labels, doubts=(*found.doubts, *doubts))
+    return replace(evaluation, labels=labels, doubts=(*evaluation.doubts, *doubts))
 
 
 def unit_offsets(codec: Codec, X: Any, states: Rows, machine: BoltzmannMachine) -> Tensor:
     """Returns what the units of the data X add to ln p of each row's states, (rows,) float64 on the CPU."""
-    shares = codec.log_shares(X, machine)
-    offsets = torch.zeros(len(states), dtype=torch.float64, device="cpu") if shares is None else shares.sum(1)
+    log_shares = codec.log_shares(X, machine)
+    offsets = (
+        torch.zeros(len(states), dtype=torch.float64, device="cpu")
+        if log_shares is None
+        else log_shares.sum(1)
+    )
     if codec.density:
         offsets = offsets + torch.cat([codec.log_slopes(v).cpu() for v in states.chunks(CHUNK_ROWS)])
     return offsets
@@ -91,16 +95,20 @@ def evaluate_labels(
     the mean ln p by frequencies. Without a label in any row there are no scores.
     """
     assert codec.label is not None
-    place, parts = codec.unit_of(str(codec.label.name)), list[tuple[Tensor, ...]]()
+    query, parts = codec.unit_of(str(codec.label.name)), list[tuple[Tensor, ...]]()
     for v in (chunk.to(codec.machine.device) for chunk in rows.chunks(CHUNK_ROWS)):
-        v = v[~v[:, place.states].isnan().any(1)]
+        v = v[~v[:, query.states].isnan().any(1)]
         if len(v):
-            own, rest = v[:, place.states].argmax(1), codec.within(v)
-            each, drawn = log_probabilities(codec.machine, rest, place.layer, place.unit, seed=seed)
-            log_p = each[:, 0].gather(1, own.unsqueeze(1))
+            true_labels, rest = v[:, query.states].argmax(1), codec.within(v)
+            log_probability, drawn = log_probabilities(
+                codec.machine, rest, query.layer, query.unit, seed=seed
+            )
+            log_p = log_probability[:, 0].gather(1, true_labels.unsqueeze(1))
             by_frequency = log_p if alone is None else score_separate(alone, v)[-1]
-            parts.append((own, each[:, 0].argmax(1) == own, log_p, drawn, by_frequency))
-    labelled = sum(len(own) for own, *_ in parts)
+            parts.append(
+                (true_labels, log_probability[:, 0].argmax(1) == true_labels, log_p, drawn, by_frequency)
+            )
+    labelled = sum(len(rows_labels) for rows_labels, *_ in parts)
     doubts = [] if labelled == len(rows) else [f"label_accuracy: of the {labelled} rows that have a label"]
     if codec.objective == "discriminative":
         doubts.append(
@@ -108,12 +116,12 @@ def evaluate_labels(
         )
     if not parts:
         return {}, doubts
-    own, right, log_p, drawn, by_frequency = map(torch.cat, zip(*parts, strict=True))
+    true_labels, right, log_p, drawn, by_frequency = map(torch.cat, zip(*parts, strict=True))
     if bool(drawn.any()):
         doubts.append("label_log_likelihood: by chains, as there are too many states to count")
     scores = {
         "label_accuracy": float(right.double().mean()),
-        "majority_class_accuracy": float(own.bincount().max()) / labelled,
+        "majority_class_accuracy": float(true_labels.bincount().max()) / labelled,
         "label_log_likelihood": float(log_p.mean()),
     }
     if alone is not None:
@@ -121,11 +129,11 @@ def evaluate_labels(
     return scores, doubts
 
 
-def score_cells(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:
+def score_cells(query: ColumnUnit, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:
     """Scores the prediction of a column beside the simplest one, over the rows that have its cell.
 
     Args:
-        place: the column.
+        query: the column and its unit.
         truth: its states, (rows, states), NaN where a row lacks the cell.
         best: the predicted ones, (rows, states).
 
@@ -136,10 +144,10 @@ def score_cells(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[s
     known = ~np.isnan(truth[:, 0])
     if not known.any():
         return {}
-    shown = (states[known] if place.column.width > 1 else states[known, 0] for states in (truth, best))
-    cells, predicted = map(place.column.cells_of, shown)
+    shown = (states[known] if query.column.width > 1 else states[known, 0] for states in (truth, best))
+    cells, predicted = map(query.column.cells_of, shown)
     scored = int(known.sum())
-    if place.column.values:
+    if query.column.values:
         right = float(np.mean([a == b for a, b in zip(cells, predicted, strict=True)]))
         commonest = max(Counter(map(str, cells)).values()) / scored
         return {"accuracy": right, "majority_class_accuracy": commonest, "rows_scored": scored}

@@ -159,9 +159,9 @@ def _sum_over_hidden(
 ) -> Filled:
     """Fills in from the exact distribution, which needs no sweeps."""
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
-    for place, posterior in posteriors(exact_hamiltonian(machine), held):
-        mean[place] = posterior.moments().mean.to(held.dtype)
-        drawn[:, place] = posterior.draw(generator, draws).to(held.dtype)
+    for block_rows, posterior in posteriors(exact_hamiltonian(machine), held):
+        mean[block_rows] = posterior.moments().mean.to(held.dtype)
+        drawn[:, block_rows] = posterior.draw(generator, draws).to(held.dtype)
     return _nearest(machine, mean), mean, drawn
 
 

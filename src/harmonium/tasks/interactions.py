@@ -121,7 +121,7 @@ def effective_couplings(
             "states are few, or correlations of samples",
             RuntimeWarning,
         )
-    return _expand(fields.beside, units, hamiltonian.visible_width, order, method)
+    return _expand(fields.means_given, units, hamiltonian.visible_width, order, method)
 
 
 class _Unit(NamedTuple):
@@ -129,7 +129,7 @@ class _Unit(NamedTuple):
 
     layer: int
     number: int
-    place: slice
+    columns: slice
     states: Tensor
 
     @property
@@ -163,7 +163,7 @@ _Means = Callable[[tuple[int, ...], list[int]], Tensor]
 """Returns means of -F over all visible units but a few, under the uniform distribution.
 
 Given at most two units, rising, and units of one layer side by side above those, of which one at a time is
-kept too: (states of each kept unit…, number of the last, states of such a unit).
+fixed too: (states of each fixed unit…, number of the last, states of such a unit).
 """
 
 
@@ -172,14 +172,14 @@ def _enumerate(hamiltonian: Hamiltonian, units: list[_Unit]) -> _Means:
     rows = hamiltonian.visible_states(list_states(hamiltonian, hamiltonian.graph.visible))
     values = log_weights(hamiltonian, rows).view([len(unit.states) for unit in units])
 
-    def beside(kept: tuple[int, ...], last: list[int]) -> Tensor:
+    def means_given(fixed: tuple[int, ...], last: list[int]) -> Tensor:
         means = []
         for j in last:
-            others = [i for i in range(len(units)) if i != j and i not in kept]
+            others = [i for i in range(len(units)) if i != j and i not in fixed]
             means.append(values.mean(others) if others else values)
-        return torch.stack(means, len(kept))
+        return torch.stack(means, len(fixed))
 
-    return beside
+    return means_given
 
 
 @final
@@ -197,35 +197,35 @@ class _GaussianFields:
         self._hamiltonian, self._units = hamiltonian, units
         self._J, up = couplings_of_columns(hamiltonian)
         self._up = up
-        self._pulls = [unit.centred @ up[unit.place] for unit in units]
+        self._pulls = [unit.centred @ up[unit.columns] for unit in units]
         self._mean = torch.cat([unit.states.mean(0) for unit in units]) @ up
         self._variances = torch.stack([pull.square().mean(0) for pull in self._pulls])
         outside = self._J @ torch.cat([unit.states.mean(0) for unit in units])
         self._local = [
-            _state_weights(hamiltonian, unit) + unit.centred @ outside[unit.place] for unit in units
+            _state_weights(hamiltonian, unit) + unit.centred @ outside[unit.columns] for unit in units
         ]
         (fine, coarse), spread = _DISTANCES, max(self._variances.sum(0).tolist(), default=0.0) ** 0.5
         points = 2 * round(_REACH / max(fine, coarse / max(1.0, spread))) + 1
         self._z = torch.linspace(-_REACH, _REACH, points).to(up)
-        self._shares = (-0.5 * self._z.square()).softmax(0)
+        self._node_weights = (-0.5 * self._z.square()).softmax(0)
 
-    def beside(self, kept: tuple[int, ...], last: list[int]) -> Tensor:
+    def means_given(self, fixed: tuple[int, ...], last: list[int]) -> Tensor:
         units, states = self._units, self._units[last[0]].centred
-        place = slice(units[last[0]].place.start, units[last[-1]].place.stop)
+        columns = slice(units[last[0]].columns.start, units[last[-1]].columns.stop)
         field = self._mean + torch.stack([self._pulls[j] for j in last])
         total = torch.stack([self._local[j] for j in last])
-        for i in reversed(kept):  # from the inside out: each puts its states in front
-            J = self._J[units[i].place, place].view(-1, len(last), states.shape[1])
+        for i in reversed(fixed):  # from the inside out: each puts its states in front
+            J = self._J[units[i].columns, columns].view(-1, len(last), states.shape[1])
             joined = torch.einsum("sc,cnd,td->snt", units[i].centred, J, states)
             inner = total.dim() - 2
             field = self._pulls[i].view(len(joined), *[1] * (inner + 2), field.shape[-1]) + field
             total = total + self._local[i].view(len(joined), *[1] * total.dim())
             total = total + joined.view(len(joined), *[1] * inner, *joined.shape[1:])
-        if len(kept) == 2:
-            a, b = (units[i] for i in kept)
-            pair = a.centred @ self._J[a.place, b.place] @ b.centred.t()
+        if len(fixed) == 2:
+            a, b = (units[i] for i in fixed)
+            pair = a.centred @ self._J[a.columns, b.columns] @ b.centred.t()
             total = total + pair[:, :, None, None]
-        rest = self._variances.sum(0) - sum(self._variances[i] for i in kept)
+        rest = self._variances.sum(0) - sum(self._variances[i] for i in fixed)
         spread = (rest - torch.stack([self._variances[j] for j in last])).clamp(min=0).sqrt()
         spread = spread.unsqueeze(1).expand(field.shape)
         return total + self._average(field.flatten(0, -2), spread.flatten(0, -2)).view(total.shape)
@@ -253,27 +253,27 @@ class _GaussianFields:
             # The largest log-weights less the logarithms of Exp(1) variates are drawn without replacement.
             race = -torch.log(-torch.log(_random.uniform(self._variances.shape, generator, torch.float64)))
             pair = (self._variances.log() + race).topk(min(2, len(self._units)), 0).indices
-            expected = self._expect_beside(pair)
+            expected = self._expect_given(pair)
             off, size = off + (expected - first).square() / _PAIRS, size + expected.square() / _PAIRS
         noise = (variance.sqrt() * total).norm()
         scale = (size.sqrt() * total).norm()
         return float(((off.sqrt() * total).norm() - 2 * noise) / scale) if float(scale) > 0 else 0.0
 
-    def _expect_beside(self, kept: Tensor) -> Tensor:
-        """Returns E ψ'' of every hidden unit, with the units (kept, hidden columns) not taken as normal."""
-        rest = self._variances.sum(0) - self._variances.gather(0, kept).sum(0)
+    def _expect_given(self, fixed: Tensor) -> Tensor:
+        """Returns E ψ'' of every hidden unit, with the units (fixed, hidden columns) not taken as normal."""
+        rest = self._variances.sum(0) - self._variances.gather(0, fixed).sum(0)
         spread, expected = rest.clamp(min=0).sqrt(), torch.zeros_like(rest)
         joint = []
-        for a, units in enumerate(kept.t().tolist()):
+        for a, units in enumerate(fixed.t().tolist()):
             pulls = [self._pulls[i][:, a] for i in units]
             joint.append(sum(torch.meshgrid(*pulls, indexing="ij"), torch.zeros(()).to(rest)).flatten())
         # Where units have fewer states, joint ones stand for nothing.
         most = max(map(len, joint))
-        fields = torch.stack([torch.nn.functional.pad(each, (0, most - len(each))) for each in joint], 1)
-        counts = torch.tensor([len(each) for each in joint], dtype=rest.dtype, device=rest.device)
-        shares = (torch.arange(most, device=rest.device).unsqueeze(1) < counts) / counts
-        for z, share in zip(self._z, self._shares, strict=True):
-            expected += share * (shares * self._curvatures(self._mean + fields + z * spread)).sum(0)
+        fields = torch.stack([torch.nn.functional.pad(part, (0, most - len(part))) for part in joint], 1)
+        counts = torch.tensor([len(part) for part in joint], dtype=rest.dtype, device=rest.device)
+        state_weights = (torch.arange(most, device=rest.device).unsqueeze(1) < counts) / counts
+        for z, share in zip(self._z, self._node_weights, strict=True):
+            expected += share * (state_weights * self._curvatures(self._mean + fields + z * spread)).sum(0)
         return expected
 
     def _curvatures(self, fields: Tensor) -> Tensor:
@@ -299,7 +299,7 @@ class _GaussianFields:
                 start = part.stop
                 fields = field[rows, None, part] + self._z[:, None] * spread[rows, None, part]
                 psi = hamiltonian.log_partition(m, fields.flatten(0, 1)).view(len(rows), points)
-                total[rows] += psi @ self._shares
+                total[rows] += psi @ self._node_weights
         return total
 
 
@@ -317,18 +317,18 @@ def _expand(means: _Means, units: list[_Unit], width: int, order: int, method: s
     triples = fields.new_zeros(width, width, width) if order == 3 else None
     layers = [list(group) for _, group in groupby(range(len(units)), lambda i: units[i].layer)]
     for layer in layers:
-        place, component = _columns(means, units, (), layer)
-        fields[place] = component
+        columns, component = _columns(means, units, (), layer)
+        fields[columns] = component
         for i in range(layer[-1]):
             above = [j for j in layer if j > i]
-            place, component = _columns(means, units, (i,), above)
-            pairs[units[i].place, place] = component
-            pairs[place, units[i].place] = component.t()
+            columns, component = _columns(means, units, (i,), above)
+            pairs[units[i].columns, columns] = component
+            pairs[columns, units[i].columns] = component.t()
             if triples is None:
                 continue
             for k in range(i + 1, layer[-1]):
-                place, component = _columns(means, units, (i, k), [j for j in layer if j > k])
-                here = units[i].place, units[k].place, place
+                columns, component = _columns(means, units, (i, k), [j for j in layer if j > k])
+                here = units[i].columns, units[k].columns, columns
                 for axes in permutations(range(3)):
                     first, second, third = (here[axis] for axis in axes)
                     triples[first, second, third] = component.permute(axes)
@@ -336,14 +336,14 @@ def _expand(means: _Means, units: list[_Unit], width: int, order: int, method: s
 
 
 def _columns(
-    means: _Means, units: list[_Unit], kept: tuple[int, ...], last: list[int]
+    means: _Means, units: list[_Unit], fixed: tuple[int, ...], last: list[int]
 ) -> tuple[slice, Tensor]:
-    """Returns the columns of the last units, and the components of each with the kept ones, by column."""
-    component = means(kept, last)
-    for axis in (*range(len(kept)), -1):
+    """Returns the columns of the last units, and the components of each with the fixed ones, by column."""
+    component = means(fixed, last)
+    for axis in (*range(len(fixed)), -1):
         component = component - component.mean(axis, keepdim=True)
     component = component @ units[last[0]].reader
-    for axis, i in enumerate(kept):
+    for axis, i in enumerate(fixed):
         component = torch.tensordot(component, units[i].reader, ([axis], [0])).movedim(-1, axis)
-    place = slice(units[last[0]].place.start, units[last[-1]].place.stop)
-    return place, component.flatten(len(kept))
+    columns = slice(units[last[0]].columns.start, units[last[-1]].columns.stop)
+    return columns, component.flatten(len(fixed))

@@ -138,7 +138,7 @@ def _list_changes(hamiltonian: Hamiltonian) -> tuple[Tensor, Tensor]:
 
     At most it is all its neighbours together, at least the weakest of them alone, inf where it has none.
     """
-    largest, least = [], []
+    greatest_changes, least_changes = [], []
     for l, layer in enumerate(hamiltonian.layers):
         low, high = layer.two_values or (0.0, 1.0)
         bias = hamiltonian.thetas[l][0].nan_to_num(neginf=0.0).abs()
@@ -150,9 +150,9 @@ def _list_changes(hamiltonian: Hamiltonian) -> tuple[Tensor, Tensor]:
                     strength, smallest = _by_column(hamiltonian, edge, side == first, first == second)
                     total += reach * strength
                     weakest = torch.minimum(weakest, reach * smallest)
-        largest.append((high - low) * total)
-        least.append((high - low) * weakest)
-    return torch.cat(largest), torch.cat(least)
+        greatest_changes.append((high - low) * total)
+        least_changes.append((high - low) * weakest)
+    return torch.cat(greatest_changes), torch.cat(least_changes)
 
 
 def _by_column(hamiltonian: Hamiltonian, edge: int, below: bool, inner: bool) -> tuple[Tensor, Tensor]:

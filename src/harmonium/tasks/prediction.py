@@ -119,26 +119,26 @@ def log_probabilities(
     X = _with_unit(hamiltonian, read_rows(machine, X, "X", hamiltonian.dtype), layer, asked, torch.nan)
     machine.check_rows(X, "X", missing=True)
     drawn = _find_drawn(hamiltonian, X, layer, asked, method)
-    found = X.new_empty(len(X), len(asked), len(kind.values()))
+    log_p = X.new_empty(len(X), len(asked), len(kind.values()))
     listed = ~drawn
     lacking = X.isnan().sum(1) > kind.columns_per_unit
     together = listed & (lacking if hamiltonian.graph.independent else torch.ones_like(lacking))
     rows = together.nonzero().flatten()
     if len(rows) and _is_summed_together(hamiltonian, X[rows]):  # one sum serves all states of a unit
-        for place, posterior in posteriors(hamiltonian, X[rows]):
+        for block_rows, posterior in posteriors(hamiltonian, X[rows]):
             for k, i in enumerate(asked):
-                found[rows[place], k] = posterior.unit_probabilities(layer, i).log()
-        listed &= ~(together & found.isfinite().flatten(1).all(1))  # those of p = 0 are listed for ln p
+                log_p[rows[block_rows], k] = posterior.unit_probabilities(layer, i).log()
+        listed &= ~(together & log_p.isfinite().flatten(1).all(1))  # those of p = 0 are listed for ln p
     if bool(listed.any()):
         some = X[listed]
-        found[listed] = torch.stack(
+        log_p[listed] = torch.stack(
             [unit_log_weights(hamiltonian, some, layer, i).log_softmax(1) for i in asked], 1
         )
     run = _run_chains if unit is None or not hamiltonian.graph.independent else _run_summed_chains
     for some in torch.split(drawn.nonzero().flatten(), _ROWS):
         if len(some):
-            found[some] = run(hamiltonian, X[some], layer, asked, sweeps, chains, generator)
-    return found, drawn
+            log_p[some] = run(hamiltonian, X[some], layer, asked, sweeps, chains, generator)
+    return log_p, drawn
 
 
 @torch.no_grad()

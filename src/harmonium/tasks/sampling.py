@@ -78,8 +78,8 @@ def sample(
         hamiltonian = exact_hamiltonian(machine)
         seen = nothing_seen(hamiltonian, rows) if shown is None else shown.double()
         drawn = torch.empty_like(seen)
-        for place, posterior in posteriors(hamiltonian, seen):
-            drawn[place] = posterior.draw(generator)[0]
+        for block_rows, posterior in posteriors(hamiltonian, seen):
+            drawn[block_rows] = posterior.draw(generator)[0]
         return Sample(drawn.to(machine.dtype), method)
     count = rows if shown is None else len(shown)
     start = machine.random_states(count, seed=generator)

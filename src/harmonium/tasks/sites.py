@@ -73,15 +73,15 @@ def contacts(
     sites, states = _require_sites(machine, label=True)
     if gap == "auto":
         letters = Codec.of(machine).alphabet
-        place = 0 if letters is None else letters.find("-")
-        gap = None if place < 0 else place
+        gap_index = 0 if letters is None else letters.find("-")
+        gap = None if gap_index < 0 else gap_index
     if gap is not None and not 0 <= _checks.positive_int(gap, "gap", minimum=0) < states:
         raise ValueError(f"gap: expected a state from 0 to {states - 1}, or None, received {gap}")
     width = sites * states  # a label stands behind the sites
     pairs = effective_couplings(machine, method=method).pairs[:width, :width]
     pairs = pairs.view(sites, states, sites, states)
-    kept = [a for a in range(states) if a != gap]
-    score = pairs[:, kept][..., kept].square().sum((1, 3)).sqrt()
+    letters_only = [a for a in range(states) if a != gap]
+    score = pairs[:, letters_only][..., letters_only].square().sum((1, 3)).sqrt()
     if not correct or sites < 3:
         return score
     # Means over the pairs that there are: the diagonal is none.
@@ -186,8 +186,8 @@ def potts_machine(
     """
     sites, states = _require_sites(machine)
     _checks.one_of(gauge, "gauge", GAUGES)
-    found = effective_couplings(machine, method=method)
-    h, J = found.fields.view(sites, states), found.pairs.view(sites, states, sites, states)
+    couplings = effective_couplings(machine, method=method)
+    h, J = couplings.fields.view(sites, states), couplings.pairs.view(sites, states, sites, states)
     if gauge == "lattice-gas":
         letters = Codec.of(machine).alphabet
         g = 0 if letters is None else max(0, letters.find("-"))
@@ -233,8 +233,8 @@ def mutations(machine: BoltzmannMachine, sequence: Any) -> Tensor:
         raise ValueError(f"sequence: expected states 0 to {states - 1}, received {codes.tolist()}")
     hamiltonian, layer = machine.hamiltonian().to(torch.float64), machine.layers[0]
     mutants = codes.long().repeat(sites * states + 1, 1)
-    place = torch.arange(sites * states, device=machine.device)
-    mutants[place, place // states] = place % states
+    index = torch.arange(sites * states, device=machine.device)
+    mutants[index, index // states] = index % states
     rows = layer.from_digits(mutants).to(torch.float64)
     rows = nn.functional.pad(rows, (0, machine.visible_width - rows.shape[1]), value=torch.nan)  # the label
     scores = log_weights(hamiltonian, rows)

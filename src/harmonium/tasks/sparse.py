@@ -42,19 +42,19 @@ def decimate(machine: BoltzmannMachine, pairs: int, *, edge: int = 0) -> Boltzma
     pairs = _checks.positive_int(pairs, "pairs", minimum=0)
     _check_edge(machine, edge)
     machine.hamiltonian()  # refuses numbers that are not finite
-    made = deepcopy(machine)
-    to_zero_sum_(made)
-    by_pair = made.couplings[edge]
+    decimated = deepcopy(machine)
+    to_zero_sum_(decimated)
+    by_pair = decimated.couplings[edge]
     if isinstance(by_pair, Sparse):
         strengths = by_pair.weight.view(len(by_pair.pairs), -1).square().sum(1)
         strongest = strengths.topk(min(pairs, len(strengths))).indices.sort().values
-        made = _on(made, edge, Sparse(by_pair.pairs[strongest.cpu()]))
-        made.couplings[edge].fill_(by_pair.weight[strongest])
-        return made
+        decimated = _on(decimated, edge, Sparse(by_pair.pairs[strongest.cpu()]))
+        decimated.couplings[edge].fill_(by_pair.weight[strongest])
+        return decimated
     below, above, joined = _sides(machine, edge)
-    strength = _by_unit(made.couplings[edge].matrix(), below, above).square().sum((1, 3))
-    kept = _largest(strength.cpu().masked_fill(~joined, -1), min(pairs, int(joined.sum())))
-    return _on(made, edge, Masked(kept))
+    strength = _by_unit(decimated.couplings[edge].matrix(), below, above).square().sum((1, 3))
+    mask = _largest(strength.cpu().masked_fill(~joined, -1), min(pairs, int(joined.sum())))
+    return _on(decimated, edge, Masked(mask))
 
 
 @torch.no_grad()
@@ -96,9 +96,9 @@ def activate(
         raise ValueError(f"pairs: expected at most {int(free.sum())} that are not joined, received {pairs}")
     hamiltonian = machine.hamiltonian()
     pair_shares = []
-    for name, values, shares in (("X", X, weights), ("states", states, None)):
+    for name, values, row_weights in (("X", X, weights), ("states", states, None)):
         rows = machine.visible_rows(values, name)
-        share = _checks.weights(shares, "weights", len(rows))
+        share = _checks.weights(row_weights, "weights", len(rows))
         share = torch.ones(len(rows)) if share is None else share
         share = (share / share.sum()).to(rows.device, torch.float64)
         parts = hamiltonian.split(rows)
@@ -109,9 +109,9 @@ def activate(
     taken = _largest(gain.cpu().masked_fill(~free, -1), pairs)
     by_pair = machine.couplings[edge]
     if isinstance(by_pair, Sparse):
-        made = _on(deepcopy(machine), edge, Sparse(torch.cat((by_pair.pairs, taken.nonzero()))))
-        made.couplings[edge].weight[: len(by_pair.pairs)] = by_pair.weight
-        return made
+        activated = _on(deepcopy(machine), edge, Sparse(torch.cat((by_pair.pairs, taken.nonzero()))))
+        activated.couplings[edge].weight[: len(by_pair.pairs)] = by_pair.weight
+        return activated
     return _on(deepcopy(machine), edge, Masked(joined | taken))
 
 
@@ -164,13 +164,13 @@ def _on(machine: BoltzmannMachine, edge: int, changed: Coupling) -> BoltzmannMac
     kinds = [type(coupling)(**coupling.config()) for coupling in machine.couplings]
     kinds[edge] = changed
     edges = dict(zip(machine.edges, kinds, strict=True))
-    made = BoltzmannMachine(machine.layers, edges, machine.visible, seed=None)
-    made.to(machine.device, machine.dtype)
-    for coupling, before in zip(made.couplings, machine.couplings, strict=True):
+    changed_machine = BoltzmannMachine(machine.layers, edges, machine.visible, seed=None)
+    changed_machine.to(machine.device, machine.dtype)
+    for coupling, before in zip(changed_machine.couplings, machine.couplings, strict=True):
         if coupling.sparsity is None:
             coupling.fill_(before.matrix())
         elif coupling is not changed:
             coupling.fill_(before.weight)
         coupling.weight.requires_grad_(before.weight.requires_grad)
-    made.metadata = deepcopy(machine.metadata)
-    return made
+    changed_machine.metadata = deepcopy(machine.metadata)
+    return changed_machine

@@ -17,7 +17,7 @@ from harmonium.data.transforms import Array
 from harmonium.likelihood import missing_pseudo_likelihood, unit_log_probabilities
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import log_weights
-from harmonium.tables import Codec, Place, Table
+from harmonium.tables import Codec, ColumnUnit, Table
 from harmonium.tasks.prediction import ColumnPrediction, predict_column
 
 _ROWS = 2048  # at a time: the probabilities of 1,000 columns of two values take 32 MB
@@ -78,8 +78,8 @@ def unusual_cells(
     _checks.positive_int(max_cells, "max_cells")
     generator = _random.as_generator(seed, machine.device)
     codec = Codec.of(machine)
-    places = codec.places()
-    if not places:
+    column_units = codec.column_units()
+    if not column_units:
         raise ValueError(
             "machine: expected one with a unit for each column, received one without: columns have several, "
             "such as bit-planes, or its metadata lack the codec of its data"
@@ -87,28 +87,28 @@ def unusual_cells(
     if not (isinstance(X, DataSet) or codec.encoder.tabular or is_sparse(X)):
         X = np.asarray(X)
     states = codec.rows(X, torch.float64, keep=False).all().to(machine.device)
-    given = _list_cells(codec, X)
-    found = list[UnusualCell]()
+    cells_by_name = _list_cells(codec, X)
+    unusual = list[UnusualCell]()
     for rows in torch.split(torch.arange(len(states), device="cpu"), _ROWS):
         v, index = states[rows.to(states.device)], rows.numpy()
         tables = _Tables(machine, v, generator)
         judged = list[tuple[Series, Series, Array]]()
-        for place in places:
-            cells = given.get(place.column.name)
+        for query in column_units:
+            cells = cells_by_name.get(query.column.name)
             if cells is None:
-                cells = place.column.series(v[:, place.states].cpu().numpy())
+                cells = query.column.series(v[:, query.states].cpu().numpy())
             else:
                 cells = replace(cells, values=cells.values[index])
-            judged.append((cells, *_judge(tables, place, cells)))
+            judged.append((cells, *_judge(tables, query, cells)))
         nats = np.nan_to_num(np.column_stack([gain for _, _, gain in judged]))
         for i, row in enumerate(nats):
             for j in np.argsort(-row, kind="stable")[:max_cells]:
                 cells, expected, gain = judged[j]
                 if row[j] > 0:
                     value, other = (x.values[[i]].tolist()[0] for x in (cells, expected))
-                    column = places[j].column.name
-                    found.append(UnusualCell(int(index[i]), column, value, other, float(gain[i])))
-    return found
+                    column = column_units[j].column.name
+                    unusual.append(UnusualCell(int(index[i]), column, value, other, float(gain[i])))
+    return unusual
 
 
 class _Tables:
@@ -136,58 +136,58 @@ class _Tables:
             self._log_weights[new] = log_weights(self.hamiltonian, self.v[new])
         return self._log_weights[rows]
 
-    def predict(self, place: Place) -> ColumnPrediction:
+    def predict(self, query: ColumnUnit) -> ColumnPrediction:
         """Returns the prediction of a unit as of ``predict_column``, of discrete ones the commonest state."""
-        layer, rest = self.machine.layers[place.layer], ~self._complete
-        told = None
+        layer, rest = self.machine.layers[query.layer], ~self._complete
+        prediction = None
         if bool(rest.any()):
-            told = predict_column(
-                self.machine, self.v[rest], place.layer, place.unit, label=True, seed=self._generator
+            prediction = predict_column(
+                self.machine, self.v[rest], query.layer, query.unit, label=True, seed=self._generator
             )
             if bool(rest.all()):
-                return told
-        if place.layer not in self._of_layers:
+                return prediction
+        if query.layer not in self._of_layers:
             complete = self.v[self._complete]
-            self._of_layers[place.layer] = unit_log_probabilities(self.machine, complete, place.layer)
+            self._of_layers[query.layer] = unit_log_probabilities(self.machine, complete, query.layer)
         values = layer.values().to(self.v)
         p = self.v.new_empty(len(self.v), len(values))
-        p[self._complete] = self._of_layers[place.layer][:, place.unit].exp()
-        if told is not None and told.probabilities is not None:
-            p[rest] = told.probabilities
-        return ColumnPrediction(values[p.argmax(1)], p, "exact" if told is None else told.method)
+        p[self._complete] = self._of_layers[query.layer][:, query.unit].exp()
+        if prediction is not None and prediction.probabilities is not None:
+            p[rest] = prediction.probabilities
+        return ColumnPrediction(values[p.argmax(1)], p, "exact" if prediction is None else prediction.method)
 
 
 def _list_cells(codec: Codec, X: Any) -> dict[Any, Series]:
     """Returns the cells of rows by column, but of sequences, whose states tell their letters."""
     rest, labels = codec.apart(X) if isinstance(X, DataSet) else (X, None)
-    found = {} if labels is None or codec.label is None else {codec.label.name: labels}
+    cells_by_name = {} if labels is None or codec.label is None else {codec.label.name: labels}
     if isinstance(codec.encoder, Table):
         frame = rest.frame() if isinstance(rest, DataSet) else frame_of(rest)
         order = codec.encoder.order(frame)
         pairs = zip(codec.encoder.columns, order, strict=True)
-        return found | {column.name: frame.columns[j] for column, j in pairs}
+        return cells_by_name | {column.name: frame.columns[j] for column, j in pairs}
     if codec.alphabet is None:
         numbers = rest.numbers() if isinstance(rest, DataSet) else dense(rest) if is_sparse(rest) else rest
         columns = zip(codec.columns(), np.asarray(numbers, dtype=np.float64).T, strict=True)
-        found |= {column.name: Series(column.name, cells, "float64") for column, cells in columns}
-    return found
+        cells_by_name |= {column.name: Series(column.name, cells, "float64") for column, cells in columns}
+    return cells_by_name
 
 
-def _judge(tables: _Tables, place: Place, cells: Series) -> tuple[Series, Array]:
+def _judge(tables: _Tables, query: ColumnUnit, cells: Series) -> tuple[Series, Array]:
     """Returns the expected cells of a column, and the nats of its cells, NaN where one is missing."""
-    column, own, told = place.column, tables.v[:, place.states], tables.predict(place)
-    layer, seen = tables.machine.layers[place.layer], ~own.isnan().any(1)
-    gain = torch.zeros(len(own), dtype=torch.float64, device=own.device)
-    if told.probabilities is None:
-        expected = column.series(told.states.cpu().numpy())
+    column, unit_states, prediction = (query.column, tables.v[:, query.states], tables.predict(query))
+    layer, seen = tables.machine.layers[query.layer], ~unit_states.isnan().any(1)
+    gain = torch.zeros(len(unit_states), dtype=torch.float64, device=unit_states.device)
+    if prediction.probabilities is None:
+        expected = column.series(prediction.states.cpu().numpy())
         replaced = tables.v[seen]
-        replaced[:, place.states] = told.states[seen].to(replaced)
+        replaced[:, query.states] = prediction.states[seen].to(replaced)
         gain[seen] = log_weights(tables.hamiltonian, replaced) - tables.log_weights(seen)
     else:
-        p, values = told.probabilities, layer.values().to(own)
-        expected = column.series(told.states.cpu().numpy())
-        coded = torch.from_numpy(column.encode(expected)).to(own)
-        chosen, present = ((x.unsqueeze(1) == values).all(-1) for x in (coded, own))
+        p, values = prediction.probabilities, layer.values().to(unit_states)
+        expected = column.series(prediction.states.cpu().numpy())
+        coded = torch.from_numpy(column.encode(expected)).to(unit_states)
+        chosen, present = ((x.unsqueeze(1) == values).all(-1) for x in (coded, unit_states))
         gain = p[chosen].log() - torch.where(present, p, 0.0).sum(1).masked_fill(~seen, 1.0).log()
-    shares = column.log_shares(expected) - column.log_shares(cells)
-    return expected, np.where(cells.missing, np.nan, gain.cpu().numpy() + shares)
+    log_ratios = column.log_shares(expected) - column.log_shares(cells)
+    return expected, np.where(cells.missing, np.nan, gain.cpu().numpy() + log_ratios)

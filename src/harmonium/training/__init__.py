@@ -14,15 +14,15 @@ from harmonium.training.checkpoint import (
     read_last as read_last,
 )
 from harmonium.training.divergence import TrainingDiverged as TrainingDiverged
-from harmonium.training.exact_fit import (
+from harmonium.training.exact_training import (
     EXACT_BATCH as EXACT_BATCH,
-    ExactFit as ExactFit,
+    BestFit as BestFit,
     Objective as Objective,
     count_rows as count_rows,
-    fit_exact as fit_exact,
     mean_score as mean_score,
     take_rows as take_rows,
-    train_exactly as train_exactly,
+    train_exact as train_exact,
+    train_exact_until_best as train_exact_until_best,
     unit_means as unit_means,
 )
 from harmonium.training.history import (

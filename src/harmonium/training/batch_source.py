@@ -65,19 +65,19 @@ class RowBatches:
         observed: bool = False,
     ) -> None:
         self._rows, self.tensor, self._given_weights = rows, rows.tensor, weights
-        self._kept: Tensor | None = None
+        self._weighted_rows: Tensor | None = None
         self.weights: Tensor | None = None
         if weights is not None:
-            self._kept = weights.nonzero().flatten()
-            if bool((weights[self._kept] != weights.max()).any()):
-                self.weights = weights / weights[self._kept].mean()
-        self._number = len(rows) if self._kept is None else len(self._kept)
+            self._weighted_rows = weights.nonzero().flatten()
+            if bool((weights[self._weighted_rows] != weights.max()).any()):
+                self.weights = weights / weights[self._weighted_rows].mean()
+        self._number = len(rows) if self._weighted_rows is None else len(self._weighted_rows)
         self.size, self.width = min(batch_size, self._number), rows.width
         self.complete = self.size == self._number
         self._seed = seed
         self._orders: dict[int, Tensor] = {}
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
-        self._ahead: tuple[int, Future[Batch]] | None = None
+        self._read_ahead: tuple[int, Future[Batch]] | None = None
         self.part: slice | None = None
         self.checked, self.observed, self.per_epoch = checked, observed, self.updates(1)
 
@@ -85,10 +85,10 @@ class RowBatches:
         """Returns the batch after ``step`` earlier ones; of checked rows in memory ``count`` batches."""
         if self._reader is None:
             return self._read(step, count, self.part)
-        if self._ahead is None or self._ahead[0] != step:
-            self._ahead = step, self._reader.submit(self._read, step, 1, self.part)
-        batch = self._ahead[1].result()
-        self._ahead = step + 1, self._reader.submit(self._read, step + 1, 1, self.part)
+        if self._read_ahead is None or self._read_ahead[0] != step:
+            self._read_ahead = step, self._reader.submit(self._read, step, 1, self.part)
+        batch = self._read_ahead[1].result()
+        self._read_ahead = step + 1, self._reader.submit(self._read, step + 1, 1, self.part)
         return batch
 
     def take_whole(self, step: int) -> Batch:
@@ -112,7 +112,7 @@ class RowBatches:
                 parts.append(self._orders[epoch][start : min(start + left, self._number)])
                 left, epoch, start = left - len(parts[-1]), epoch + 1, 0
             places = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return places if self._kept is None else self._kept[places]
+        return places if self._weighted_rows is None else self._weighted_rows[places]
 
     def put_on(self, device: torch.device, most: int) -> Tensor | None:
         """Returns all rows on a device, (rows, width), where they take at most so many bytes there.

@@ -1,11 +1,11 @@
 """Callbacks of ``harmonium.train``.
 
 A callback is called with an ``Update`` after each update; one that returns ``STOP`` ends the run cleanly. An
-object may also offer any of these methods:
+object may also have any of these methods:
 
 - ``begin(judged, metrics)``: the run is about to start; ``judged`` is the machine that its metrics judge, the
   running average where the run keeps one, and ``metrics`` are their names;
-- ``wants(step, total)``: whether it has to be called after so many updates; without it, after all of them;
+- ``needs_update(step, total)``: whether it has to be called after so many updates; else after all;
 - ``finish(judged)``: the run was completed or stopped (not: interrupted) and its checkpoint is written;
 - ``close()``: the run is over, however it ended;
 - ``state_dict()`` and ``load_state_dict(state)``: what a checkpoint keeps of the callback; nested lists,
@@ -73,16 +73,16 @@ class Update:
 Callback = Callable[[Update], Signal | None]
 
 
-def wants(callback: Callback, step: int, total: int) -> bool:
+def needs_update(callback: Callback, step: int, total: int) -> bool:
     """Returns whether a callback has to be called after so many updates, of so many in all.
 
-    One with a method ``wants(step, total)`` says so, and may be called after others too; all others always
-    are. Updates that nobody wants to see may be made many in one compiled call.
+    One with a method ``needs_update(step, total)`` is asked, and may be called after others too; all others
+    always are. Updates that no callback needs may be made many in one compiled call.
     """
-    return bool(callback.wants(step, total)) if hasattr(callback, "wants") else True
+    return bool(callback.needs_update(step, total)) if hasattr(callback, "needs_update") else True
 
 
-def offer(callback: Callback, method: str, *arguments: Any) -> None:
+def notify(callback: Callback, method: str, *arguments: Any) -> None:
     """Calls a method that a callback may have."""
     if hasattr(callback, method):
         getattr(callback, method)(*arguments)
@@ -143,7 +143,7 @@ class EarlyStopping:
         self.best = self.best_step = self._best_state = None
         self._waited = 0
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         """Returns False: it looks at metrics alone, and all callbacks see the updates that have them."""
         return False
 

@@ -81,7 +81,7 @@ def read_last(folder: Path) -> tuple[dict[str, Any] | None, Path, DamagedCheckpo
         except DamagedCheckpoint as error:
             damage = DamagedCheckpoint(f"{damage}; {error}") if damage else error
     if damage:
-        raise DamagedCheckpoint(f"{damage}. There is no other checkpoint; overwrite begins anew")
+        raise DamagedCheckpoint(f"{damage}. There is no other checkpoint; overwrite begins again")
     return None, path, None
 
 

@@ -18,7 +18,7 @@ from harmonium.learning import FreeChains, Rule, begin
 from harmonium.training.divergence import DivergenceMonitor
 from harmonium.training.penalties import L1, L2
 from harmonium.training.state import TrainingState
-from harmonium.training.updates import Due, Made, Updates
+from harmonium.training.updates import DueWork, UpdateResult, Updates
 
 _NUMBERS = 1 << 20  # of the batches of one call
 
@@ -61,8 +61,8 @@ def _learns_mean(layer: Layer) -> bool:
 
 def _learns_theta(layer: Layer) -> bool:
     """Returns whether discrete units learn θ itself."""
-    own, theta = list(layer.parameters()), layer.natural()
-    return len(own) == len(theta) == 1 and own[0].data_ptr() == theta[0].data_ptr()
+    parameters, theta = list(layer.parameters()), layer.natural()
+    return len(parameters) == len(theta) == 1 and parameters[0].data_ptr() == theta[0].data_ptr()
 
 
 @final
@@ -104,16 +104,16 @@ class CompiledUpdates(Updates):
             float(sum(x.strength for x in pulls if isinstance(x, kind))) for kind in (L2, L1)
         )
         self._space: tuple[Any, ...] | None = None
-        self._kept: tuple[Any, Tensor, Tensor] = None, torch.empty(0), torch.empty(0)
+        self._own_chains: tuple[Any, Tensor, Tensor] = None, torch.empty(0), torch.empty(0)
         self._widths = [layer.width for layer in visible]
         self._blocks, self._floors, self._lows = _describe(visible, hidden, dtype)
 
-    def make(self, due: Callable[[int], Due]) -> Made:
+    def make(self, due_after: Callable[[int], DueWork]) -> UpdateResult:
         from harmonium.backends.updates import run, work_space  # needs numba
 
         state, settings, source = self.state, self.settings, self.state.batches
         most = 1 if self.average else _NUMBERS // (source.size * source.width)
-        count = self.count(due, state.step, most)
+        count = self.count(due_after, state.step, most)
         v, weights, *_ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)
         if self.monitor.v is None:
@@ -129,7 +129,7 @@ class CompiledUpdates(Updates):
         norms = np.zeros(count)
         if self._space is None:
             self._space = work_space(_array(v), *self._shape, source.size + len(seen))
-        made = run(
+        done = run(
             _array(v),
             np.zeros((count, 0)) if weights is None else _array(weights.double().view(count, -1)),
             rates,
@@ -155,49 +155,51 @@ class CompiledUpdates(Updates):
         for array, part in self._arrays:
             array[:] = part
         torch.autograd.graph.increment_version(self._places)
-        for norm in norms[:made].tolist():
+        for norm in norms[:done].tolist():
             state.history.add(norm, self.note_clip(norm))
-        state.step += made
-        if self.average and made:
+        state.step += done
+        if self.average and done:
             self.average.update(state.step)
         if free.start == "persistent":
             chains = [x.contiguous() for x in seen.split_with_sizes(self._widths, 1)]
-            state.rule_state = KernelState([*chains, hidden], sweeps + made * free.sweeps, None, {})
-            self._kept = state.rule_state, seen, hidden
-        last = min(made, count - 1)
+            state.rule_state = KernelState([*chains, hidden], sweeps + done * free.sweeps, None, {})
+            self._own_chains = state.rule_state, seen, hidden
+        last = min(done, count - 1)
         self.monitor.v = v[last]
         rate, norm = float(rates[last]), float(norms[last])
         self.climber.set_scale(scales[last])
         problem = None
-        if made < count:
-            places = [self._places[x] for x in self.parametrisation.parameters.values()]
-            gradients = [torch.from_numpy(self._gradient[place]) for place in places]
+        if done < count:
+            spans = [self._places[x] for x in self.parametrisation.parameters.values()]
+            gradients = [torch.from_numpy(self._gradient[span]) for span in spans]
             problem = self.monitor.find_cause(state.step, gradients, norm, {})
-        return Made(rate, norm, self.note_clip(norm), problem)
+        return UpdateResult(rate, norm, self.note_clip(norm), problem)
 
     def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
         """Returns visible and hidden states of the chains, to be written over, and their sweeps so far."""
-        state, kept = self.state, self.state.rule_state
-        if kept is not None and kept is self._kept[0]:  # made here, so that they may be written over
-            return self._kept[1], self._kept[2], kept.sweeps
+        state, rule_state = self.state, self.state.rule_state
+        if (
+            rule_state is not None and rule_state is self._own_chains[0]
+        ):  # made here, so that they may be written over
+            return self._own_chains[1], self._own_chains[2], rule_state.sweeps
         v = v[0]
         if free.start != "persistent":
             return v.clone(), v.new_empty(len(v), state.machine.layers[-1].width), 0
-        if kept is None:
+        if rule_state is None:
             hamiltonian = self.parametrisation.hamiltonian()
-            kept = begin(hamiltonian, v, free.chains or len(v), free.start, state.generator)
-        elif not isinstance(kept, KernelState):
-            kept = free.go_on(self.parametrisation.hamiltonian(), kept, state.generator)
-        *visible, hidden = kept.states
-        return torch.cat(visible, 1), hidden.clone(), kept.sweeps
+            rule_state = begin(hamiltonian, v, free.chains or len(v), free.start, state.generator)
+        elif not isinstance(rule_state, KernelState):
+            rule_state = free.go_on(self.parametrisation.hamiltonian(), rule_state, state.generator)
+        *visible, hidden = rule_state.states
+        return torch.cat(visible, 1), hidden.clone(), rule_state.sweeps
 
     def _keep_momenta(self) -> None:
         """Lets the optimiser keep its momenta, with which a checkpoint may have begun, in ``_velocity``."""
-        for parameter, place in self._places.items():
-            state, own = self.climber.optimizer.state[parameter], self._velocity[place]
+        for parameter, span in self._places.items():
+            state, velocity = self.climber.optimizer.state[parameter], self._velocity[span]
             if state.get("momentum_buffer") is not None:
-                own[:] = _array(state["momentum_buffer"]).reshape(-1)
-            state["momentum_buffer"] = torch.from_numpy(own).view_as(parameter)
+                velocity[:] = _array(state["momentum_buffer"]).reshape(-1)
+            state["momentum_buffer"] = torch.from_numpy(velocity).view_as(parameter)
 
     def _parts(self, whole: Any) -> tuple[Any, ...]:
         """Returns an array of all parameters and its parts, by which ``run`` knows them."""

@@ -57,8 +57,8 @@ class DivergenceMonitor:
         self.hamiltonian: Callable[[], Hamiltonian] = lambda: state.machine.hamiltonian(checked=False)
         self._names, self._parameters = [*state.learned], [p.detach() for p in state.learned.values()]
         stored = {f"couplings.{edge}.weight": x.stored for edge, x in enumerate(state.machine.couplings)}
-        self._kept = [part for name, p in state.learned.items() for part in stored.get(name, [p.detach()])]
-        self._good, self._good_step = [x.clone() for x in self._kept], state.step
+        self._stored = [part for name, p in state.learned.items() for part in stored.get(name, [p.detach()])]
+        self._good, self._good_step = [x.clone() for x in self._stored], state.step
         self.v: Tensor | None = None
         self._state, self._slack, self._gap = state, slack, 0.0
         self._checked, self.weight_norm = -1, math.nan
@@ -96,7 +96,7 @@ class DivergenceMonitor:
 
     def measure(self, gap: bool) -> Tensor:
         """Returns the numbers of ``check`` on the device, which may have moved on when they are read."""
-        self._copy = [x.clone() for x in self._kept] if gap else []
+        self._copy = [x.clone() for x in self._stored] if gap else []
         return self._numbers(gap)
 
     def check(
@@ -128,12 +128,12 @@ class DivergenceMonitor:
         if cause:
             return self._put_back(cause)
         if gaps and self._gap <= self._state.limit / _ABSURD:
-            torch._foreach_copy_(self._good, self._copy if numbers else self._kept)
+            torch._foreach_copy_(self._good, self._copy if numbers else self._stored)
             self._good_step = step
         return None
 
     def _put_back(self, cause: str) -> TrainingDiverged:
-        torch._foreach_copy_(self._kept, self._good)
+        torch._foreach_copy_(self._stored, self._good)
         return TrainingDiverged(f"{cause} were put back to those after {self._good_step} updates")
 
     def warn(self) -> None:
@@ -166,7 +166,7 @@ def energy_gap(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
         ln n_states for each discrete unit, 1 for each real one. NaN where an energy overflowed.
     """
     graph, v = hamiltonian.graph, v[:_ROWS].to(hamiltonian.device, hamiltonian.dtype)
-    hidden = [l for l in graph.kept if l not in graph.visible]
+    hidden = [l for l in graph.unsummed if l not in graph.visible]
     states = [v.new_zeros(len(v), layer.width) for layer in hamiltonian.layers]
     rows = hamiltonian.split(v)
     for l in graph.visible:
@@ -176,10 +176,12 @@ def energy_gap(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     for _ in hidden:  # hidden layers of a deep machine settle to the data
         climb(hamiltonian, states, (*hidden, *graph.summed))
     data = hamiltonian.free_energy(states, graph.summed)
-    climb(hamiltonian, states, graph.kept)
-    least = torch.minimum(data.min(), hamiltonian.free_energy(states, graph.summed).min())
-    kept = [hamiltonian.layers[l] for l in graph.kept]
-    return (data - least).median().double() / sum(x.n_units * math.log(x.n_states or math.e) for x in kept)
+    climb(hamiltonian, states, graph.unsummed)
+    lowest = torch.minimum(data.min(), hamiltonian.free_energy(states, graph.summed).min())
+    unsummed = [hamiltonian.layers[l] for l in graph.unsummed]
+    return (data - lowest).median().double() / sum(
+        x.n_units * math.log(x.n_states or math.e) for x in unsummed
+    )
 
 
 @torch.no_grad()

@@ -104,8 +104,8 @@ class Validation:
     ) -> None:
         self.metrics = dict(metrics or {})
         if (X is None) != (not self.metrics):
-            missing, given = ("validation", "metrics") if X is None else ("metrics", "validation")
-            raise ValueError(f"{missing}: expected with {given}, received none")
+            missing, present = ("validation", "metrics") if X is None else ("metrics", "validation")
+            raise ValueError(f"{missing}: expected with {present}, received none")
         for name, metric in self.metrics.items():
             if not callable(metric):
                 raise TypeError(f"metrics[{name!r}]: expected a callable, received {type(metric).__name__}")
@@ -120,9 +120,9 @@ class Validation:
         rows = Rows.of(X, dtype=machine.dtype, name="validation", missing=True)
         check_rows(machine, rows, "validation")
         weights = _checks.weights(weights, "validation_weights", len(rows))
-        kept = torch.arange(len(rows)) if weights is None else weights.nonzero().flatten()
-        self._X = rows.take(kept).to(machine.device)
-        self._weights = None if weights is None else weights[kept]
+        weighted_rows = torch.arange(len(rows)) if weights is None else weights.nonzero().flatten()
+        self._X = rows.take(weighted_rows).to(machine.device)
+        self._weights = None if weights is None else weights[weighted_rows]
 
     @torch.no_grad()
     def __call__(self, machine: BoltzmannMachine) -> dict[str, float]:

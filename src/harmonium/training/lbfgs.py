@@ -172,25 +172,25 @@ class LBFGS(torch.optim.Optimizer):
             gradient: Gradient here, which is not changed.
         """
         steps, changes, curvatures = state["steps"], state["changes"], state["curvatures"]
-        places = [(int(line.newest) - back) % len(steps) for back in range(int(line.pairs))]
+        slots = [(int(line.newest) - back) % len(steps) for back in range(int(line.pairs))]
         state["gradient"].copy_(gradient)
-        direction, shares = torch.neg(gradient, out=state["direction"]), dict[int, float]()
-        for place in places:
-            shares[place] = float(steps[place] @ direction) / curvatures[place]
-            direction.sub_(changes[place], alpha=shares[place])
+        direction, alphas = torch.neg(gradient, out=state["direction"]), dict[int, float]()
+        for slot in slots:
+            alphas[slot] = float(steps[slot] @ direction) / curvatures[slot]
+            direction.sub_(changes[slot], alpha=alphas[slot])
         scale = self.param_groups[0]["lr"] if self.preconditioner is None else _FIRST
-        if places:
-            newest = conditioned = changes[places[0]]
+        if slots:
+            newest = conditioned = changes[slots[0]]
             if self.preconditioner is not None:
                 conditioned = newest.clone()
                 self.preconditioner.apply_(*self._as_parameters(conditioned))
-            scale = curvatures[places[0]] / float(newest @ conditioned)
+            scale = curvatures[slots[0]] / float(newest @ conditioned)
         if self.preconditioner is not None:
             self.preconditioner.apply_(*self._as_parameters(direction))
         direction.mul_(scale)
-        for place in reversed(places):
-            back = float(changes[place] @ direction) / curvatures[place]
-            direction.add_(steps[place], alpha=shares[place] - back)
+        for slot in reversed(slots):
+            back = float(changes[slot] @ direction) / curvatures[slot]
+            direction.add_(steps[slot], alpha=alphas[slot] - back)
         slope = float(direction @ gradient)
         if slope >= 0 and line.pairs:
             return self._turn(line._replace(pairs=0.0), state, gradient)
@@ -218,8 +218,8 @@ def check_search(rule: Any, schedule: Any, clip_norm: float | None, radius: floa
             'optimizer: "lbfgs" expects a gradient without noise, of a rule such as pseudo_likelihood or '
             f'exact that is not centred, received the rule {rule}; take "sgd" or "adam" for it'
         )
-    given = {"schedule": schedule, "clip_norm": clip_norm, "radius": radius}
-    changed = [f"{name}={x!r}" for name, x in given.items() if x not in (None, "constant")]
+    settings = {"schedule": schedule, "clip_norm": clip_norm, "radius": radius}
+    changed = [f"{name}={x!r}" for name, x in settings.items() if x not in (None, "constant")]
     if changed:
         raise ValueError(
             'optimizer: "lbfgs" chooses its steps itself; expected schedule="constant", no clip_norm and no '
@@ -230,11 +230,11 @@ def check_search(rule: Any, schedule: Any, clip_norm: float | None, radius: floa
 def _remember(line: _Line, state: dict[str, Any], gradient: Tensor) -> _Line:
     """Takes a step: keeps it, and how it changed the gradient, in place of the oldest pair."""
     pairs = len(state["steps"])
-    place = (int(line.newest) + 1) % pairs
-    step = torch.mul(state["direction"], line.at, out=state["steps"][place])
-    change = torch.sub(gradient, state["gradient"], out=state["changes"][place])
+    slot = (int(line.newest) + 1) % pairs
+    step = torch.mul(state["direction"], line.at, out=state["steps"][slot])
+    change = torch.sub(gradient, state["gradient"], out=state["changes"][slot])
     curvature = float(step @ change)
     if line.trials >= _TRIALS or curvature <= 1e-10 * float(change @ change):  # not convex, or rounding alone
         return line._replace(pairs=0.0)
-    state["curvatures"][place] = curvature
-    return line._replace(newest=float(place), pairs=min(line.pairs + 1, float(pairs)))
+    state["curvatures"][slot] = curvature
+    return line._replace(newest=float(slot), pairs=min(line.pairs + 1, float(pairs)))

@@ -160,31 +160,33 @@ class Ascent:
         Raises:
             ValueError: naming the entry that does not fit.
         """
-        made = self._state_after_a_step()
+        own_state = self._state_after_a_step()
         if isinstance(saved, dict) and saved.get("state") == {}:  # as before the first update
-            made["state"] = {}
-        require_alike(saved, made, "optimizer")
+            own_state["state"] = {}
+        require_alike(saved, own_state, "optimizer")
         for where, value in leaves(saved, "optimizer"):
             if type(value) is float and not math.isfinite(value):
                 raise ValueError(f"{where}: expected a finite number, received {value!r}")
-        for i, (expected, group) in enumerate(zip(made["param_groups"], saved["param_groups"], strict=True)):
+        for i, (expected, group) in enumerate(
+            zip(own_state["param_groups"], saved["param_groups"], strict=True)
+        ):
             if group["params"] != expected["params"]:
-                place = f"optimizer['param_groups'][{i}]"
-                raise ValueError(f"{place}: expected {expected['params']}, received others")
+                key = f"optimizer['param_groups'][{i}]"
+                raise ValueError(f"{key}: expected {expected['params']}, received others")
             counted = {name for name, value in expected.items() if type(value) in (int, float)} - {"lr"}
             expected |= {name: group[name] for name in counted}
-        self.optimizer.load_state_dict({"state": saved["state"], "param_groups": made["param_groups"]})
+        self.optimizer.load_state_dict({"state": saved["state"], "param_groups": own_state["param_groups"]})
 
     def _state_after_a_step(self) -> dict[str, Any]:
         """Returns the state after a step without a gradient; the parameters stay as they are."""
-        kept = [parameter.detach().clone() for parameter in self._parameters]
+        values_before = [parameter.detach().clone() for parameter in self._parameters]
         for parameter in self._parameters:
             parameter.grad = torch.zeros_like(parameter)
         try:
             self.optimizer.step()
         finally:
             with torch.no_grad():
-                for parameter, values in zip(self._parameters, kept, strict=True):
+                for parameter, values in zip(self._parameters, values_before, strict=True):
                     parameter.copy_(values)
                     parameter.grad = None
         return self.state_dict()
@@ -211,14 +213,14 @@ class RunningAverage:
         torch._foreach_lerp_(self._average, self._current, max(1.0 - self._decay, 1.0 / step))
 
 
-def read_rates(given: Any) -> dict[str, float]:
+def read_rates(asked: Any) -> dict[str, float]:
     """Returns factors of the learning rate by name, also from texts such as ``"log_variance=0.01"``.
 
     Raises:
         TypeError, ValueError: something else, or a factor below 0.
     """
-    texts = (given or ()) if isinstance(given, list | tuple | None) else (given,)
-    pairs = given.items() if isinstance(given, Mapping) else (str(text).partition("=")[::2] for text in texts)
+    texts = (asked or ()) if isinstance(asked, list | tuple | None) else (asked,)
+    pairs = asked.items() if isinstance(asked, Mapping) else (str(text).partition("=")[::2] for text in texts)
     rates = dict[str, float]()
     for name, factor in pairs:
         try:
@@ -298,13 +300,13 @@ def find_direction(
     """
     result = []
     for name, parameter in parameters.items():
-        found = estimated.get(name)
-        if found is None or found.shape != parameter.shape:
-            received = f"those of {sorted(estimated)}" if found is None else tuple(found.shape)
+        estimate = estimated.get(name)
+        if estimate is None or estimate.shape != parameter.shape:
+            received = f"those of {sorted(estimated)}" if estimate is None else tuple(estimate.shape)
             raise ValueError(
                 f"rule: expected a gradient of {name} of shape {tuple(parameter.shape)}, received {received}"
             )
-        gradient = found.detach()
+        gradient = estimate.detach()
         taken = (pulls or {}).get(name, ())
         if isinstance(weight, Tensor) or weight != 1:
             gradient = gradient * weight

@@ -170,17 +170,17 @@ class FieldL2(Penalty):
         gradient.sub_(W, alpha=self.strength)
 
 
-def read_penalties(given: Any) -> tuple[Penalty, ...]:
+def read_penalties(asked: Any) -> tuple[Penalty, ...]:
     """Returns penalties, also from texts such as ``"group=0.01"``.
 
     Raises:
         TypeError, ValueError: something else, or a strength below 0.
     """
-    if given is None:
+    if asked is None:
         return ()
     known = ", ".join(Penalty.registry)
     penalties = list[Penalty]()
-    for penalty in given if isinstance(given, list | tuple) else (given,):
+    for penalty in asked if isinstance(asked, list | tuple) else (asked,):
         if isinstance(penalty, str):
             kind, _, strength = penalty.partition("=")
             try:

@@ -46,7 +46,7 @@ class Preconditioner:
         self._means, self._variances, self._columns = means, variances, columns
         self._strengths = fields, couplings
         # The curvature that a letter without a row has: less than one row could be seen to have.
-        self._least = 1.0 / rows
+        self._least_curvature = 1.0 / rows
 
     @torch.no_grad()
     def settle_(self, fields: Tensor, J: Tensor) -> None:
@@ -71,11 +71,11 @@ class Preconditioner:
         mean_field += (below - grand[:, None]).sum(2) + (above - grand[:, :, None]).sum(0)
         on_fields, on_couplings = self._strengths
         total = q * on_couplings + (n - 1) * on_fields
-        shares = mean_field * (on_fields / total if total else 0.0)
-        h.copy_(mean_field - (n - 1) * shares)
+        pair_fields = mean_field * (on_fields / total if total else 0.0)
+        h.copy_(mean_field - (n - 1) * pair_fields)
         pairs = torch.ones(n, n, dtype=J.dtype, device=J.device).triu_(1)
-        below -= grand[:, None] + shares[:, :, None] * pairs[:, None]
-        above -= shares[None] * pairs[:, :, None]
+        below -= grand[:, None] + pair_fields[:, :, None] * pairs[:, None]
+        above -= pair_fields[None] * pairs[:, :, None]
         blocks -= below[..., None]
         blocks -= above[:, None]
 
@@ -89,7 +89,7 @@ class Preconditioner:
         """
         q, means, v = self._columns, self._means, self._variances
         slope = fields.flatten()
-        on_fields, on_couplings = (strength + self._least for strength in self._strengths)
+        on_fields, on_couplings = (strength + self._least_curvature for strength in self._strengths)
         scaled = slope / (v + on_fields)
         units = torch.arange(len(J), device=J.device) // q
         step = q * max(1, _COLUMNS // q)

@@ -29,7 +29,7 @@ from harmonium.machine import (
     normal_,
 )
 from harmonium.sums import has_hidden_states, seconds_of_table
-from harmonium.training.exact_fit import EXACT_BATCH
+from harmonium.training.exact_training import EXACT_BATCH
 
 METHODS = ("auto", "exact", "chains")
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -143,22 +143,24 @@ class Recipe:
         layers = [self.machine.layers[l] for l in self.machine.visible]
         return sum(layer.width for layer in (layers[:-1] if self.label else layers))
 
-    def decide(self, **given: Any) -> dict[str, Any]:
+    def decide(self, **settings: Any) -> dict[str, Any]:
         """Returns settings of training by chains, those that are None by the data, but length and rate.
 
         Args:
-            **given: rule, optimizer, sweeps, centred, schedule, clip_norm and averaging; None: by the data. A
+            **settings: rule, optimizer, sweeps, centred, schedule, clip_norm, averaging; None: by the data. A
                 rule itself, not named, stays as it is. "lbfgs" chooses its steps itself; "adam" rescales
                 every number by itself and so would lose the direction of a centred rule.
         """
-        optimizer, plain = given.get("optimizer") or self.defaults.optimizer, self.defaults
+        optimizer, plain = settings.get("optimizer") or self.defaults.optimizer, self.defaults
         if optimizer == "lbfgs":
             plain = plain._replace(schedule="constant", clip_norm=None, averaging=None)
-        rule = given.get("rule") or plain.rule
+        rule = settings.get("rule") or plain.rule
         centred = isinstance(rule, str) and plain.centred and optimizer not in ("adam", "lbfgs")
         sweeps = plain.sweeps if rule == plain.rule else None
         chosen = plain._replace(rule=rule, optimizer=optimizer, centred=centred, sweeps=sweeps)
-        return {name: getattr(chosen, name) if given.get(name) is None else given[name] for name in DECIDED}
+        return {
+            name: getattr(chosen, name) if settings.get(name) is None else settings[name] for name in DECIDED
+        }
 
     def start_(
         self, rows: Rows, weights: Tensor | None, std: float | None, generator: torch.Generator
@@ -321,7 +323,7 @@ def choose(
                 f"{above.kind!r}"
             )
     machine = join_layers([*visible, *([] if label is None else [label])], hidden)
-    obstacle = _find_obstacle(encoder, rows, machine)
+    obstacle = _why_not_exact(encoder, rows, machine)
     if method == "exact" and obstacle:
         raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
     images = label is None and learns_images(encoder, machine)
@@ -350,7 +352,7 @@ def is_table(encoder: Encoder, visible: Sequence[Layer], rows: int) -> bool:
     return (encoder.tabular or real) and rows > 1 and width <= most
 
 
-def _find_obstacle(encoder: Encoder, rows: int, machine: BoltzmannMachine) -> str | None:
+def _why_not_exact(encoder: Encoder, rows: int, machine: BoltzmannMachine) -> str | None:
     """Returns what stands against exact sums over the hidden units; None: nothing."""
     hidden = [machine.layers[l] for l in machine.hidden]
     summed = has_hidden_states(machine.graph, machine.layers)
@@ -359,11 +361,11 @@ def _find_obstacle(encoder: Encoder, rows: int, machine: BoltzmannMachine) -> st
         return f"hidden units other than one layer of at most 12 of kind bernoulli ({received})"
     if rows < 2:
         return "a single row, as none can be held out"
-    return "data of which every update draws 0 and 1 anew" if encoder.draws else None
+    return "data of which every update draws 0 and 1 again" if encoder.draws else None
 
 
 def make_rule(
-    rule: str | Rule, optimizer: Any, *, centred: bool, batch_size: int | None, **given: Any
+    rule: str | Rule, optimizer: Any, *, centred: bool, batch_size: int | None, **options: Any
 ) -> Rule:
     """Returns the learning rule of training by chains.
 
@@ -372,7 +374,7 @@ def make_rule(
         optimizer: its name, or a callable.
         centred: whether a rule by name gives the enhanced gradient.
         batch_size: the number of its chains where none is given; None: the rule's own.
-        **given: options of the rule.
+        **options: options of the rule.
 
     Raises:
         TypeError, ValueError: options that the rule does not take, or that do not go together.
@@ -383,10 +385,10 @@ def make_rule(
             'centred: expected False with optimizer="adam", which rescales every number by itself and '
             "so loses the direction"
         )
-    counted = batch_size is None or "chains" in given
+    counted = batch_size is None or "chains" in options
     if not counted and "chains" in rules.options(rule):
-        given["chains"] = batch_size  # batches of a later ``partial_fit`` may have another size
-    return rules.from_options(rule, **({"centred": centred} if named else {}), **given)
+        options["chains"] = batch_size  # batches of a later ``partial_fit`` may have another size
+    return rules.from_options(rule, **({"centred": centred} if named else {}), **options)
 
 
 def note_sampler(machine: BoltzmannMachine, rule: Rule) -> None:

@@ -21,14 +21,14 @@ from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged
 from harmonium.training.optimizers import find_direction, global_norm
 from harmonium.training.seeds import stream_seed
 from harmonium.training.state import TrainingState
-from harmonium.training.updates import Due, Made, Updates
+from harmonium.training.updates import DueWork, UpdateResult, Updates
 
 # The rows' share of a device's free memory: the machine, its chains and the recording need the rest.
 _SHARE = 0.25
 _MOST = 256  # updates between two waits; looks at the machine are as near, and Ctrl-C is answered in between
 
 
-def find_obstacle(state: TrainingState) -> str | None:
+def why_not_recorded(state: TrainingState) -> str | None:
     """Returns why the updates of a run are not recorded, None where they are; the one place that decides it.
 
     On a CPU nothing is recorded, and there is nothing to say.
@@ -116,34 +116,36 @@ class RecordedUpdates(Updates):
         noise = [self.state.generator, *([] if self._draws is None else [self._draws])]
         self._recording = Recording(self._update, self.state.rule_state, device, noise)
 
-    def make(self, due: Callable[[int], Due]) -> Made:
-        lot = self._running or self._launch(due)
-        now = due(lot.stop)
+    def make(self, due_after: Callable[[int], DueWork]) -> UpdateResult:
+        lot = self._running or self._launch(due_after)
+        now = due_after(lot.stop)
         measured = [self.monitor.measure(now.check)] if now.record or now.check else []
         reading = _device.Reading(torch.cat([self._sums, self._last, *measured]))
         names, self._running = self._names, None
-        self.ahead = lot.stop < self.total and not now.read
-        if self.ahead:
-            self._running = self._launch(due)  # the device goes on, and so has no need to wait for the host
+        self.runs_ahead = lot.stop < self.total and not now.read
+        if self.runs_ahead:
+            self._running = self._launch(
+                due_after
+            )  # the device goes on, and so has no need to wait for the host
         self.state.step, self.state.rule_state = lot.stop, self._recording.state
         numbers, kinds = reading.read(), len(names) + 1
         (norm, *sums), (last_norm, *last) = numbers[:kinds], numbers[kinds : 2 * kinds]
         diagnostics = dict(zip(names, sums, strict=True))
-        made = Made(lot.rate, last_norm, dict(zip(names, last, strict=True)), None)
+        result = UpdateResult(lot.rate, last_norm, dict(zip(names, last, strict=True)), None)
         problem: TrainingDiverged | None = None
         if not all(map(math.isfinite, (norm, *diagnostics.values()))):
             problem = self.monitor.find_cause(lot.stop, self._gradients, norm, diagnostics)
         if not problem and (looked := numbers[2 * kinds :]):
             problem = self.monitor.check(lot.stop, looked)
         if problem:
-            return made._replace(problem=problem)
+            return result._replace(problem=problem)
         self.state.history.add(norm, diagnostics, lot.stop - lot.first)
-        return made
+        return result
 
-    def _launch(self, due: Callable[[int], Due]) -> _Lot:
+    def _launch(self, due_after: Callable[[int], DueWork]) -> _Lot:
         """Starts the next updates on the device."""
         first = self._launched
-        count = self.count(due, first, _MOST)
+        count = self.count(due_after, first, _MOST)
         places = self._send_places(first, count)
         self._sums.zero_()
         scale = 1.0

@@ -99,7 +99,7 @@ class RunDirectory:
                 state.load_state_dict(content)
             except Exception as error:  # a callback may fail in any way on a damaged state
                 reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-                raise DamagedCheckpoint(f"{path}: damaged ({reason}); overwrite begins anew") from error
+                raise DamagedCheckpoint(f"{path}: damaged ({reason}); overwrite begins again") from error
             if damage:
                 _checks.warn(f"{damage}; the run goes on from the checkpoint before, of update {state.step}")
             if path != self.checkpoint:
@@ -167,12 +167,12 @@ class RunDirectory:
     @contextmanager
     def _writing(self, name: str) -> Iterator[Path]:
         """Yields the path of a file to write; a failure names the file and what is left to resume from."""
-        kept = "no checkpoint had been written before"
+        note = "no checkpoint had been written before"
         if self.saved_step is not None:
-            kept = f"the last good checkpoint, of update {self.saved_step}, was kept"
+            note = f"the last good checkpoint, of update {self.saved_step}, was kept"
         try:
             if not self._lock.held():
-                kept = kept.replace("was kept", "is where its files are now, if they are anywhere")
+                note = note.replace("was kept", "is where its files are now, if they are anywhere")
                 raise OSError(
                     errno.ESTALE, f"{self.path} or its lock.json was removed, renamed or replaced meanwhile"
                 )
@@ -180,7 +180,7 @@ class RunDirectory:
         except OSError as error:
             reason = error.strerror or str(error)
             raise OSError(
-                error.errno, f"{name} could not be written ({reason}); {kept}", str(self.path / name)
+                error.errno, f"{name} could not be written ({reason}); {note}", str(self.path / name)
             ) from error
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium._settings import COUNT, AtLeast0, Checked, Count, Interval, Setting, Share, settings_of
+from harmonium._settings import COUNT, AtLeast0, Checked, Count, Fraction, Interval, Setting, settings_of
 from harmonium.backends import PRECISIONS
 from harmonium.distributed import Distributed
 from harmonium.ladder import Ladder
@@ -63,7 +63,7 @@ class Steps(Checked):
         averaging: decay of a running average of the parameters, such as 0.999. Its first updates weigh
             equally, so that it forgets where the machine started. With a label the command takes 0.99.
         ladder: keep running averages along the way as the rungs of a ladder.
-        on_divergence: what follows then; slower begins anew, from the same machine, at a third of the rate,
+        on_divergence: what follows then; slower begins again, from the same machine, at a third of the rate,
             with a warning, at most four times, each in the place of the one before; raise ends the run.
     """
 
@@ -82,7 +82,7 @@ class Steps(Checked):
     penalties: Annotated[list[str] | None, Setting(option="--penalty", metavar="KIND=STRENGTH")] = None
     clip_norm: Annotated[float | None, Setting(_ABOVE_0)] = None
     radius: Annotated[float | None, Setting(_ABOVE_0)] = None
-    averaging: Share | None = None
+    averaging: Fraction | None = None
     ladder: Annotated[bool, Setting(option="--ladder")] = False
     on_divergence: Literal["slower", "raise"] = "slower"
 
@@ -249,7 +249,7 @@ class Settings(Watching, Steps):
     def pulls(self) -> tuple[Penalty, ...]:
         """Returns all penalties, also those that ``weight_decay`` and ``l1`` are short for."""
         short = (L2(self.weight_decay), L1(self.l1))
-        return (*(each for each in short if each.strength), *(self.penalties or ()))
+        return (*(penalty for penalty in short if penalty.strength), *(self.penalties or ()))
 
     def as_dict(self) -> dict[str, Any]:
         """The settings that determine updates, as numbers and strings, to recognise them on resuming."""
@@ -262,10 +262,10 @@ def _slowed(
     make: OptimizerFactory, factor: float, parameters: list[torch.nn.Parameter]
 ) -> torch.optim.Optimizer:
     """Returns an optimiser with all its rates times a factor."""
-    made = make(parameters)
-    for group in getattr(made, "param_groups", ()):  # what is no optimiser the trainer refuses
+    optimizer = make(parameters)
+    for group in getattr(optimizer, "param_groups", ()):  # what is no optimiser the trainer refuses
         group["lr"] *= factor
-    return made
+    return optimizer
 
 
 _P = ParamSpec("_P")
@@ -285,21 +285,23 @@ def with_settings(
         function: Callable[[BoltzmannMachine, Any, Settings], _T],
     ) -> Callable[Concatenate[BoltzmannMachine, Any, _P], _T]:
         @wraps(function)
-        def call(machine: BoltzmannMachine, X: Any, *args: _P.args, **given: _P.kwargs) -> _T:
-            for name in given:
+        def call(machine: BoltzmannMachine, X: Any, *args: _P.args, **options: _P.kwargs) -> _T:
+            for name in options:
                 if name not in known:
                     close = _checks.close_to(name, known)
                     raise TypeError(f"{name}: expected a setting of {function.__name__}{close}")
             for name in asked:
-                if name not in given:
+                if name not in options:
                     raise TypeError(f"{name}: expected one, received none. {known[name].help}")
-            return function(machine, X, make(*args, **given))
+            return function(machine, X, make(*args, **options))
 
         described: Any = call
         first, hints = list(signature(function).parameters.values())[:2], get_type_hints(make)
-        own = [x.replace(annotation=hints[x.name]) for x in signature(make).parameters.values()]
-        own.sort(key=lambda x: x.default is not Parameter.empty)  # what has to be given comes first
-        described.__signature__ = Signature([*first, *own])
+        own_parameters = [x.replace(annotation=hints[x.name]) for x in signature(make).parameters.values()]
+        own_parameters.sort(
+            key=lambda x: x.default is not Parameter.empty
+        )  # what has to be given comes first
+        described.__signature__ = Signature([*first, *own_parameters])
         entries = [fill(f"{name}: {x.help}", 98, subsequent_indent="    ") for name, x in known.items()]
         text = indent("\n".join(entries), " " * 8)
         here = re.compile(r"^ {8}settings: .*(\n {12}.*)*", re.M)

@@ -78,8 +78,8 @@ class TrainingRun:
         """The share of all updates that ``clip_norm`` shortened; None without it."""
         noted = [record for record in self.history if CLIPPED in record]
         steps = [0, *(record["step"] for record in noted)]
-        shares = (x[CLIPPED] * (x["step"] - before) for x, before in zip(noted, steps, strict=False))
-        return sum(shares) / steps[-1] if noted else None
+        clipped_updates = (x[CLIPPED] * (x["step"] - before) for x, before in zip(noted, steps, strict=False))
+        return sum(clipped_updates) / steps[-1] if noted else None
 
     def whole(self) -> TrainingRun:
         """This run, where no signal cut it short: what a script of several runs has to know.
@@ -118,8 +118,8 @@ class TrainingState:
         average: Running average of the parameters, which follows every update; None: there is none.
         averaged: Machine with these; None: there is none.
         callbacks: those of this process.
-        kept: what the rule of every process keeps, where the run begins: in one element what was handed in,
-            or in as many as wrote the checkpoint.
+        rule_states: what the rule of every process keeps, where the run begins: in one element what was
+            handed in, or in as many as wrote the checkpoint.
         rule_state: what the rule of this process keeps between updates, from ``follow`` on.
         limit: of the monitor of divergence, which it finds where the run begins; NaN before.
 
@@ -174,7 +174,7 @@ class TrainingState:
         self.step, self.seconds, self.stopped = 0, 0.0, False
         self.metrics, self.limit = dict[str, float](), math.nan
 
-    def content(self, kept: Sequence[Any]) -> dict[str, Any]:
+    def content(self, rule_states: Sequence[Any]) -> dict[str, Any]:
         """Returns the state as a checkpoint keeps it, with what the rule of every process keeps."""
         return {
             "step": self.step,
@@ -189,21 +189,21 @@ class TrainingState:
             "machine": dict(self.machine.state_dict()),
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
-            "processes": len(kept),
-            "rule": kept[0] if len(kept) == 1 else list(kept),
+            "processes": len(rule_states),
+            "rule": rule_states[0] if len(rule_states) == 1 else list(rule_states),
             "callbacks": [callback.state_dict() for callback in _stateful(self.callbacks)],
         }
 
-    def begin_from(self, kept: Sequence[Any]) -> None:
+    def begin_from(self, rule_states: Sequence[Any]) -> None:
         """Begins with what the rule of every process has left elsewhere; None: it begins with none.
 
         Raises:
             TypeError, ValueError: it is not one of this rule for this machine.
         """
-        for rule_state in kept:
+        for rule_state in rule_states:
             if rule_state is not None and hasattr(self.settings.rule, "check_state"):
                 self.settings.rule.check_state(self.machine, rule_state)
-        self.kept = [_move(rule_state, self.machine.device) for rule_state in kept]
+        self.rule_states = [_move(rule_state, self.machine.device) for rule_state in rule_states]
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
         """Takes over the state of a checkpoint, as ``read_checkpoint`` returns it for these settings.
@@ -239,13 +239,13 @@ class TrainingState:
     def follow(self) -> None:
         """Takes over the state of rank 0, which has read the checkpoint, and this process's chains of it."""
         if self.group.size > 1:
-            content = self.group.broadcast(self.content(self.kept))
+            content = self.group.broadcast(self.content(self.rule_states))
             if not self.group.is_rank_zero:
                 self.load_state_dict({**content, "callbacks": []})
-        self.rule_state = deal(self.kept, self.group)
+        self.rule_state = deal(self.rule_states, self.group)
 
 
-def deal(kept: Sequence[Any], group: Group) -> Any:
+def deal(rule_states: Sequence[Any], group: Group) -> Any:
     """Returns what the rule of this process goes on with, of what it has kept in some processes.
 
     Where they were as many, that is its own. Else the chains of all are dealt out again, in their order, and
@@ -254,8 +254,8 @@ def deal(kept: Sequence[Any], group: Group) -> Any:
     Raises:
         ValueError: fewer chains than processes.
     """
-    if len(kept) == group.size:
-        return kept[group.rank]
+    if len(rule_states) == group.size:
+        return rule_states[group.rank]
 
     def begun(x: Any) -> Any:
         return x.states if isinstance(x, KernelState) and x.memory is not None else x
@@ -265,7 +265,7 @@ def deal(kept: Sequence[Any], group: Group) -> Any:
             return torch.cat(parts)[group.rows(sum(map(len, parts)), "rule_state")]
         return None if parts[0] is None else max(parts)
 
-    chains = [map_leaves(begun, state, is_leaf=lambda x: isinstance(x, KernelState)) for state in kept]
+    chains = [map_leaves(begun, state, is_leaf=lambda x: isinstance(x, KernelState)) for state in rule_states]
     return map_leaves(dealt, *chains)
 
 
@@ -276,9 +276,9 @@ def _stateful(callbacks: Sequence[Any]) -> list[Any]:
 
 def find_problem(content: Mapping[str, Any]) -> TrainingDiverged | None:
     """Finds a tensor that is not finite in what a checkpoint keeps beside the machine."""
-    for place, leaf in leaves({name: content[name] for name in ("averaged", "optimizer", "rule")}):
+    for key, leaf in leaves({name: content[name] for name in ("averaged", "optimizer", "rule")}):
         if isinstance(leaf, Tensor) and not bool(torch.isfinite(leaf).all()):
-            return TrainingDiverged(f"the state {place} is not finite")
+            return TrainingDiverged(f"the state {key} is not finite")
     return None
 
 
@@ -288,8 +288,8 @@ def _description(machine: BoltzmannMachine) -> dict[str, Any]:
         text = json.dumps({**machine.config(), "metadata": machine.metadata})
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"machine: expected metadata of values that JSON has, {error}") from error
-    found: dict[str, Any] = json.loads(text)
-    return found
+    description: dict[str, Any] = json.loads(text)
+    return description
 
 
 def _move(value: Any, device: torch.device) -> Any:

@@ -17,13 +17,13 @@ from harmonium.distributed import Group, as_group
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import digest
-from harmonium.training.callbacks import STOP, Update, offer, wants
+from harmonium.training.callbacks import STOP, Update, needs_update, notify
 from harmonium.training.checkpoint import read_last
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import CHECK_EVERY, DivergenceMonitor, TrainingDiverged, warn_of_saddle
 from harmonium.training.history import Record, Validation
 from harmonium.training.preconditioner import make_preconditioner
-from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
+from harmonium.training.recorded_updates import RecordedUpdates, why_not_recorded
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.run_toml import describe
 from harmonium.training.seeds import stream_seed
@@ -38,7 +38,7 @@ from harmonium.training.state import (
     require_one_run,
 )
 from harmonium.training.terminal import Interruption
-from harmonium.training.updates import Due, Made, OneByOne, Updates
+from harmonium.training.updates import DueWork, OneByOne, UpdateResult, Updates
 
 _TIMES = 4  # that the rate is lowered: 1/81 of it is as good as none
 _CHECKPOINT_SECONDS = 60.0  # what a kill costs at most, beside which writing a checkpoint takes no time
@@ -97,8 +97,8 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
                 raise
             _checks.warn(
                 f"training diverged after {error.step} updates at a learning rate of "
-                f"{error.learning_rate:.4g} and begins anew at a third of it; a lower learning_rate needs no "
-                'second attempt, and on_divergence="raise" makes none',
+                f"{error.learning_rate:.4g} and begins again at a third of it; a lower learning_rate needs "
+                'no second attempt, and on_divergence="raise" makes none',
                 RuntimeWarning,
             )
         machine.load_state_dict(begun)
@@ -150,10 +150,12 @@ class Run:
         if leads:
             state.callbacks = tuple(settings.callbacks)
         if leads and settings.ladder is not False:
-            kept = Ladder() if isinstance(settings.ladder, bool) else settings.ladder
-            self.keeper = KeptLadder(kept, partial(stream_seed, settings.root, "ladder"))
+            ladder = Ladder() if isinstance(settings.ladder, bool) else settings.ladder
+            self.keeper = KeptLadder(ladder, partial(stream_seed, settings.root, "ladder"))
             state.callbacks = (*state.callbacks, self.keeper)
-        self.shows = not all(hasattr(each, "wants") for each in state.callbacks)  # every update
+        self.shows = not all(
+            hasattr(callback, "needs_update") for callback in state.callbacks
+        )  # every update
         self.evaluate = Validation(
             settings.validation, settings.validation_weights, settings.metrics, machine
         )
@@ -161,20 +163,20 @@ class Run:
         self.record_every = settings.record_every or max(1, min(100, state.total // 100))
         judged = self.judged
         for callback in state.callbacks:
-            offer(callback, "begin", judged, tuple(self.evaluate.metrics))
+            notify(callback, "begin", judged, tuple(self.evaluate.metrics))
         if earlier:
             state.history.records = [*earlier]
             state.step, state.seconds = earlier[-1]["step"], earlier[-1]["seconds"]
         state.seconds = max(state.seconds, spent)
-        self.obstacle = find_obstacle(state)
+        self.obstacle = why_not_recorded(state)
         recorded = RecordedUpdates if self.obstacle is None else OneByOne
         self.engine: type[Updates] = CompiledUpdates if served(state) else recorded
         self.directory: RunDirectory | None = None
         self.begins = earlier is None
         self.updates: Updates
         self.holds = False  # whether a checkpoint is due as soon as the machine is where the state says
-        self.made = Made(state.optimizer.learning_rate, 0.0, {}, None)
-        self.now = Due(False, False, False, False)  # of the last update
+        self.last_result = UpdateResult(state.optimizer.learning_rate, 0.0, {}, None)
+        self.due_now = DueWork(False, False, False, False)  # of the last update
 
     @property
     def judged(self) -> BoltzmannMachine:
@@ -196,11 +198,11 @@ class Run:
                     self.step()
                     stops = self.record()
                     if bar:
-                        bar(state.step, lambda: {**state.metrics, "gradient_norm": self.made.norm})
+                        bar(state.step, lambda: {**state.metrics, "gradient_norm": self.last_result.norm})
                     overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                     halted = interruption.signal is not None
                     self.holds = overdue or halted
-                    if self.holds and self.updates.ahead:
+                    if self.holds and self.updates.runs_ahead:
                         halted = False  # not before the machine is where the state says
                         continue
                     if group.size > 1:
@@ -252,8 +254,8 @@ class Run:
                         self.directory.restore(state, settings.schedule)
                     self.directory.write_config()
         if self.begins:
-            for told in ("linear", "intervals"):  # of cells that are filled in, by the machine as it was
-                state.machine.metadata.pop(told, None)
+            for key in ("linear", "intervals"):  # of cells that are filled in, by the machine as it was
+                state.machine.metadata.pop(key, None)
         search = state.optimizer.search
         if search and settings.transform is None:
             search.preconditioner = make_preconditioner(
@@ -272,18 +274,18 @@ class Run:
 
     def step(self) -> None:
         """Makes the next update, or many at once where nothing else is due between them, and checks it."""
-        self.made = self.updates.make(self.due)
-        if self.made.problem:
-            self.refuse(self.made.problem)
+        self.last_result = self.updates.make(self.due_after)
+        if self.last_result.problem:
+            self.refuse(self.last_result.problem)
         step, monitor = self.state.step, self.monitor
-        self.now = self.due(step)
-        if self.now.check:
+        self.due_now = self.due_after(step)
+        if self.due_now.check:
             problem = monitor.check(step, gap=True)
-            problem = problem or monitor.check_growth(step, self.made.norm, self.state.history.records)
+            problem = problem or monitor.check_growth(step, self.last_result.norm, self.state.history.records)
             if problem:
                 self.refuse(problem)
 
-    def due(self, step: int) -> Due:
+    def due_after(self, step: int) -> DueWork:
         """Returns what is due after so many updates."""
         state, every, last = self.state, self.settings.checkpoint_every, step == self.state.total
         evaluates = bool(self.evaluate.metrics) and (last or step % self.evaluate_every == 0)
@@ -291,31 +293,31 @@ class Run:
         checks = last or step & (step - 1) == 0 or step % CHECK_EVERY == 0
         reads = evaluates or self.holds or self.shows or (every is not None and step % every == 0)
         if not reads and state.callbacks:
-            reads = any(wants(callback, step, state.total) for callback in state.callbacks)
-        return Due(evaluates, evaluates or last or step % self.record_every == 0, checks, reads)
+            reads = any(needs_update(callback, step, state.total) for callback in state.callbacks)
+        return DueWork(evaluates, evaluates or last or step % self.record_every == 0, checks, reads)
 
     def record(self) -> bool:
         """Records the update where that is due, and shows it to callbacks, one of which may ask to stop."""
-        state, made = self.state, self.made
-        values = self.write_record(self.now.evaluate) if self.now.record else {}
-        if made.stop:
-            _checks.warn(f"rule: stopped after {state.step} updates: {made.stop}", RuntimeWarning)
+        state, result = self.state, self.last_result
+        values = self.write_record(self.due_now.evaluate) if self.due_now.record else {}
+        if result.stop:
+            _checks.warn(f"rule: stopped after {state.step} updates: {result.stop}", RuntimeWarning)
         stops = False
-        if state.callbacks and not self.updates.ahead:  # else none of them wants this update
+        if state.callbacks and not self.updates.runs_ahead:  # else none of them needs this update
             update = Update(
                 step=state.step,
                 total=state.total,
                 epoch=state.batches.epoch(state.step),
                 machine=state.machine if self.show is None else self.judged,
-                learning_rate=made.rate,
-                gradient_norm=made.norm,
-                diagnostics=made.diagnostics,
+                learning_rate=result.rate,
+                gradient_norm=result.norm,
+                diagnostics=result.diagnostics,
                 metrics=values,
                 averaged=state.averaged,
             )
             stops = any([callback(update) is STOP for callback in state.callbacks])
         search = state.optimizer.search
-        return stops or made.stop is not None or (search is not None and search.converged)
+        return stops or result.stop is not None or (search is not None and search.converged)
 
     def agree(self, *flags: bool) -> list[bool]:
         """Returns the decisions of all processes, which travel with the sums of the next update.
@@ -331,7 +333,7 @@ class Run:
     def stop(self) -> None:
         """Ends the run for a callback or the rule, with a last record."""
         self.state.stopped = True
-        if not self.now.record:
+        if not self.due_now.record:
             self.write_record(bool(self.evaluate.metrics))
 
     def write_record(self, evaluating: bool) -> dict[str, float]:
@@ -342,7 +344,7 @@ class Run:
         values = self.evaluate(self.judged) if evaluating and state.group.is_rank_zero else {}
         state.metrics.update(values)
         measured = {"weight_norm": self.monitor.weight_norm, **values}
-        state.history.record(state.step, time.perf_counter() - self.started, self.made.rate, measured)
+        state.history.record(state.step, time.perf_counter() - self.started, self.last_result.rate, measured)
         if self.directory:
             self.directory.append(state)
         return values
@@ -369,7 +371,7 @@ class Run:
             if state.optimizer.search:
                 state.optimizer.search.warn()
             for callback in state.callbacks:
-                offer(callback, "finish", judged)
+                notify(callback, "finish", judged)
             if self.directory:
                 averaged = None if state.average is None else judged
                 machine = judged if averaged is None else state.machine
@@ -384,7 +386,7 @@ class Run:
             self.updates.close()
         try:
             for callback in self.state.callbacks:
-                offer(callback, "close")
+                notify(callback, "close")
         finally:
             if self.directory:
                 self.directory.close()
@@ -393,4 +395,6 @@ class Run:
         """Raises a problem, with where the run has come."""
         directory = self.directory
         checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-        raise replace(problem, step=self.state.step, learning_rate=self.made.rate, checkpoint=checkpoint)
+        raise replace(
+            problem, step=self.state.step, learning_rate=self.last_result.rate, checkpoint=checkpoint
+        )

@@ -21,7 +21,7 @@ from harmonium.training.seeds import stream_seed
 from harmonium.training.state import TrainingState
 
 
-class Made(NamedTuple):
+class UpdateResult(NamedTuple):
     """The last update that was made, or was refused for a problem; ``stop``: why the rule ends the run.
 
     The norm is that of the gradient, with decay terms, before clipping.
@@ -34,7 +34,7 @@ class Made(NamedTuple):
     stop: str | None = None
 
 
-class Due(NamedTuple):
+class DueWork(NamedTuple):
     """Tells what is due after an update.
 
     Attributes:
@@ -55,7 +55,7 @@ class Updates(ABC):
 
     engine: ClassVar[str]
     """The name of the way in the record of a run; the bits of a run depend on it."""
-    ahead = False
+    runs_ahead = False
     """True while the machine has gone further than the state says, by updates that ``make`` returns next."""
 
     def __init__(self, state: TrainingState, monitor: DivergenceMonitor) -> None:
@@ -70,17 +70,17 @@ class Updates(ABC):
         self.renews = _device.is_async(self.device) or state.group.size > 1
 
     @abstractmethod
-    def make(self, due: Callable[[int], Due]) -> Made:
+    def make(self, due_after: Callable[[int], DueWork]) -> UpdateResult:
         """Makes the next update, or more as long as nothing else is due.
 
         Args:
-            due: what else is due after so many updates of the run.
+            due_after: what else is due after so many updates of the run.
         """
 
-    def count(self, due: Callable[[int], Due], first: int, most: int) -> int:
+    def count(self, due_after: Callable[[int], DueWork], first: int, most: int) -> int:
         """Returns after how many updates, from ``first`` earlier ones on, something else is due."""
         count = 1
-        while count < min(self.total - first, most) and not any(due(first + count)):
+        while count < min(self.total - first, most) and not any(due_after(first + count)):
             count += 1
         return count
 
@@ -99,7 +99,7 @@ class OneByOne(Updates):
 
     engine = "torch"
 
-    def make(self, due: Callable[[int], Due]) -> Made:
+    def make(self, due_after: Callable[[int], DueWork]) -> UpdateResult:
         state, settings, climber = self.state, self.settings, self.climber
         v, weights, where = state.batches.take(state.step)
         if settings.transform is not None:
@@ -111,32 +111,34 @@ class OneByOne(Updates):
         self.monitor.v = v
         if self.renews:
             state.generator.manual_seed(self._seed("rule"))
-        own = isinstance(settings.rule, Rule)  # whose estimate is made of sums that nothing else keeps
+        may_overwrite = isinstance(
+            settings.rule, Rule
+        )  # whose estimate is made of sums that nothing else keeps
         rounds = settings.precision != "float32"
         with backends.precision(settings.precision) if rounds else nullcontext():
             estimate = self._estimate(v, weights)
         control, parameters = estimate.control, self.parametrisation.parameters
         scale = self.factor(state.step, self.total) * control.rate
-        made = Made(climber.learning_rate * scale, 0.0, {}, None, control.stop)
+        result = UpdateResult(climber.learning_rate * scale, 0.0, {}, None, control.stop)
         if control.restart is not None:
-            made = made._replace(diagnostics=_device.read_numbers(estimate.diagnostics))
+            result = result._replace(diagnostics=_device.read_numbers(estimate.diagnostics))
             climber.restart([control.restart[name] for name in parameters])
         else:
-            if own and weights is None and not self.pulls:
+            if may_overwrite and weights is None and not self.pulls:
                 gradients = [estimate.parameters[name] for name in parameters]
             else:
                 weight = 1.0 if weights is None else float(weights.mean())
-                gradients = find_direction(parameters, estimate.parameters, weight, self.pulls, own)
+                gradients = find_direction(parameters, estimate.parameters, weight, self.pulls, may_overwrite)
             # The one wait for a device: the norm is finite only if all gradients are.
             size, noted = global_norm(gradients), estimate.diagnostics
             norm, *values = _device.to_floats([size, *noted.values()]) if noted else [float(size)]
             diagnostics = dict(zip(noted, values, strict=True))
             if settings.clip_norm is not None:
                 diagnostics |= self.note_clip(norm)
-            made = made._replace(norm=norm, diagnostics=diagnostics)
+            result = result._replace(norm=norm, diagnostics=diagnostics)
             if not all(map(math.isfinite, (norm, *values))):
                 problem = self.monitor.find_cause(state.step, gradients, norm, diagnostics)
-                return made._replace(problem=problem)
+                return result._replace(problem=problem)
             if settings.clip_norm is not None and norm > settings.clip_norm:
                 gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
             climber.step(gradients, scale)
@@ -144,8 +146,8 @@ class OneByOne(Updates):
         if self.average:
             self.average.update(state.step)
         state.rule_state = estimate.state
-        state.history.add(made.norm, made.diagnostics)
-        return made
+        state.history.add(result.norm, result.diagnostics)
+        return result
 
     def _estimate(self, v: Tensor, weights: Tensor | None) -> Estimate:
         """Returns the gradient that the rule estimates, checking what was not checked before the run.
@@ -180,5 +182,5 @@ class OneByOne(Updates):
     def _seed(self, purpose: str) -> int:
         """Returns the seed of noise of this update for a purpose, from which no other process draws."""
         rank = self.state.group.rank
-        own = f"{purpose} {rank}" if rank else purpose
-        return stream_seed(self.settings.root, own, self.state.step)
+        stream = f"{purpose} {rank}" if rank else purpose
+        return stream_seed(self.settings.root, stream, self.state.step)

@@ -45,19 +45,19 @@ def anneal(
     coding, source = run.load(evidence=evidence)
     machine = coding.machine
     with working("searching states of low energy"):
-        found = minimise(machine, runs, sweeps=sweeps, method=method, seed=seed)
-    variables, values = variables_of(machine), values_of(machine, found.states)
+        minima = minimise(machine, runs, sweeps=sweeps, method=method, seed=seed)
+    variables, values = variables_of(machine), values_of(machine, minima.states)
     values = values if (values % 1).any() else values.astype(int)
     named = machine.metadata.get("variables") is not None
     labels = [x.label if named else j for j, x in enumerate(variables)]
-    own = (isinstance(label, str) and label not in ("energy", "count") for label in labels)
-    names = [str(label) if known else f"x{label}" for label, known in zip(labels, own, strict=True)]
-    energies, counts = found.energies.numpy(force=True), found.counts.numpy(force=True)
+    has_name = (isinstance(label, str) and label not in ("energy", "count") for label in labels)
+    names = [str(label) if known else f"x{label}" for label, known in zip(labels, has_name, strict=True)]
+    energies, counts = minima.energies.numpy(force=True), minima.counts.numpy(force=True)
     write_table(out, {"energy": energies, "count": counts, **dict(zip(names, values.T, strict=True))})
     result: dict[str, Any] = {
         "machine": source,
         "file": out,
-        "method": found.method,
+        "method": minima.method,
         "lowest_energy": float(energies[0]),
         "found": int(counts[0]),
         "states": len(energies),

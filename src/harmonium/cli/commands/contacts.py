@@ -54,8 +54,8 @@ def contacts(
     folder.mkdir(parents=True, exist_ok=True)
     i, j = pairs.sites.T
     distance = {} if known is None else {"distance": known[i, j]}
-    found = {"i": i + 1, "j": j + 1, "score": pairs.scores, **distance}
-    columns = {name: np.asarray(values) for name, values in found.items()}
+    entries = {"i": i + 1, "j": j + 1, "score": pairs.scores, **distance}
+    columns = {name: np.asarray(values) for name, values in entries.items()}
     write_table(folder / _FILES[0], columns)
     if has_figures():
         draw_contacts(scores, folder / _FILES[1], distances=known, apart=apart, touching=touching)

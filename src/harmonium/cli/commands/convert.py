@@ -41,18 +41,18 @@ def convert(
     if path.is_dir() or (form is None and path.is_file() and is_machine_file(path)):
         if update is not None or form is not None:
             raise ValueError("update, form: expected with a file of another program")
-        found = Exchanged(load_machine(path, False)[0], None, "harmonium")
+        exchanged = Exchanged(load_machine(path, False)[0], None, "harmonium")
     else:
-        found = read(path, form=form or "auto", update=update)
-    machine, written = found.machine, "harmonium" if out.suffix.lower() == _OWN else form_by_suffix(out)
+        exchanged = read(path, form=form or "auto", update=update)
+    machine, written = exchanged.machine, "harmonium" if out.suffix.lower() == _OWN else form_by_suffix(out)
     if written == "harmonium":
         machine.save(out, overwrite=overwrite)
     else:
-        write(machine, out, form=written, chains=found.chains, overwrite=overwrite)
+        write(machine, out, form=written, chains=exchanged.chains, overwrite=overwrite)
     return {
         "file": out,
-        "read": found.form,
+        "read": exchanged.form,
         "form": written,
         "layers": [str(layer) for layer in machine.layers],
-        "chains": 0 if found.chains is None else len(found.chains),
+        "chains": 0 if exchanged.chains is None else len(exchanged.chains),
     }

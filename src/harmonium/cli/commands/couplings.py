@@ -58,7 +58,7 @@ def _columns(potts: BoltzmannMachine, letters: str | None, sites: int, states: i
     names = np.array(list(letters or map(str, range(states))), object)
     site, state = np.indices((sites, states)).reshape(2, -1)
     pair, a, b = np.indices((sites * (sites - 1) // 2, states, states)).reshape(3, -1)
-    i, j = (each[pair] for each in np.triu_indices(sites, 1))
+    i, j = (index[pair] for index in np.triu_indices(sites, 1))
     columns = {
         "i": (np.append(site, i) + 1.0, "int64"),
         "j": (np.append(np.full(len(site), np.nan), j + 1), "int64"),

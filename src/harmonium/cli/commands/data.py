@@ -105,13 +105,13 @@ def _columns(dataset: DataSet, kinds: Mapping[str, Any]) -> Listing:
     learned = len(reasons) < len(frame.columns)
     table = Table.fit(frame, {**kinds, **dict.fromkeys(reasons, IGNORE)}) if learned else None
     known = {column.name: column for column in (table.columns if table else ())}
-    found = Listing()
+    listing = Listing()
     for cells in frame.columns:
         column, missing = known.get(name_of(cells)), int(cells.missing.sum())
         kind = IGNORE if column is None else column.kind
         values = reasons[cells.name] if column is None else column.holds(cells)
-        found.append({"column": str(cells.name), "kind": kind, "missing": missing, "values": values})
-    return found
+        listing.append({"column": str(cells.name), "kind": kind, "missing": missing, "values": values})
+    return listing
 
 
 def _convert(dataset: DataSet, out: Path, letters: str | None) -> None:
@@ -120,7 +120,7 @@ def _convert(dataset: DataSet, out: Path, letters: str | None) -> None:
     if out.name.lower().endswith(SEQUENCES):
         write_rows(out, dataset.numbers(), source=dataset, alphabet=letters)
     elif suffix in TABLES and alignment is not None:
-        write_rows(out, spelt(dataset.numbers(), alignment.alphabet, dataset, dataset.beside))
+        write_rows(out, spelt(dataset.numbers(), alignment.alphabet, dataset, dataset.other_columns))
     elif suffix in TABLES:
         labels = None if dataset.labels is None else dataset.take_label("label")[1]
         write_rows(out, dataset.frame(), dataset.names, labels)

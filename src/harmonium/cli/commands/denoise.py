@@ -54,13 +54,13 @@ def denoise(
     known = None if clean is None else _read(coding, clean)
     deviation = None if noise_std is None else noise_in_states(noise_std, coding.encoder)
     with working(f"denoising {len(seen)} rows"):
-        found = denoise_rows(
+        denoised = denoise_rows(
             coding.machine, seen, flip_probability, noise_std=deviation, method=method, clean=known,
             sweeps=sweeps, seed=seed,
         )  # fmt: skip
-    rows = coding.decode(found.mode.nan_to_num())[0]  # in the units of the data
+    rows = coding.decode(denoised.mode.nan_to_num())[0]  # in the units of the data
     write_array(out, rows if isinstance(rows, np.ndarray) else rows.numbers())
-    notes = [] if bool(found.converged.all()) else ["converged: some rows still moved; more sweeps help"]
+    notes = [] if bool(denoised.converged.all()) else ["converged: some rows still moved; more sweeps help"]
     return {"machine": source, "file": out, "rows": len(seen), "method": method, "notes": notes}
 
 

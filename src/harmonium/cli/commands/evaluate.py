@@ -63,11 +63,11 @@ def evaluate(
     notes, results = list(doubts), list[dict[str, Any]]()
     for name in names:
         with working(f"evaluating {name}"):
-            found = evaluate_rows(
+            evaluation = evaluate_rows(
                 coding, read[name], partition, training=rows[str(training)], states=rows[name], seed=seed
             )
-        results.append({"data": name, **found.entries()})
-        notes += found.doubts
+        results.append({"data": name, **evaluation.entries()})
+        notes += evaluation.doubts
     if names:
         notes.append(f"independent_columns_log_likelihood: of independent columns, fitted to {training}")
     if names and "sweeps_from_noise" in machine.metadata:
@@ -119,12 +119,12 @@ def _judge_annealing(
     """Takes an error of ln Z back that chains from noise beside the rows refute; returns notes on both."""
     try:
         with working("running chains from noise"):
-            found = resampling(machine, base, weights=weights, sweeps=_LOOK, seed=seed)
+            resampled = resampling(machine, base, weights=weights, sweeps=_LOOK, seed=seed)
     except ValueError as error:  # rows whose pairs of sites are all alike
         return [f"equilibrium: not available, {error}"]
-    mixed = {"falls": found.falls, "peak": found.peak}
+    mixed = {"falls": resampled.falls, "peak": resampled.peak}
     remark = verdict.annealing_remark(table, mixed)
     if verdict.unmixed(table, mixed):
         table["standard_error"] = None
     said = [] if remark is None else [f"log_partition: {remark.text}"]
-    return [*said, *(f"equilibrium: {remark.text}" for remark in verdict.equilibrium_remarks(found))]
+    return [*said, *(f"equilibrium: {remark.text}" for remark in verdict.equilibrium_remarks(resampled))]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium._settings import Count, Setting, Share
+from harmonium._settings import Count, Fraction, Setting
 from harmonium.cli import options
 from harmonium.cli.output import Listing, check_target, working
 from harmonium.cli.rows_file import check_rows_target, write_rows, write_table
@@ -37,7 +37,7 @@ def impute(
     method: Annotated[str, Setting(suggests=IMPUTE_METHODS)] = "auto",
     value: Literal["nearest", "mean", "draw"] | None = None,
     imputations: Count | None = None,
-    interval: Share | None = None,
+    interval: Fraction | None = None,
     sweeps: int = 100,
     unknown: options.Unknown | None = None,
     seed: options.Seed = 0,
@@ -142,12 +142,12 @@ def _score(coding: Codec, dataset: DataSet, hidden: Tensor, states: Tensor, fill
     asked = hidden.isnan() & ~states.isnan()
     if not isinstance(coding.encoder, Table):
         return {"agreement": float((states == fills)[asked].double().mean())}
-    truth, found = states.where(asked, torch.nan).cpu().numpy(), fills.cpu().numpy()
+    truth, filled = states.where(asked, torch.nan).cpu().numpy(), fills.cpu().numpy()
     order = coding.encoder.order(coding.apart(dataset)[0].frame())
     listing = Listing()
     for _, column in sorted(zip(order, coding.encoder.columns, strict=True), key=lambda pair: pair[0]):
-        place = coding.unit_of(str(column.name))
-        if score := score_cells(place, truth[:, place.states], found[:, place.states]):
+        column_unit = coding.unit_of(str(column.name))
+        if score := score_cells(column_unit, truth[:, column_unit.states], filled[:, column_unit.states]):
             kind, (fill, simplest, cells) = next(iter(score)), score.values()
             line = {"column": str(column.name), "cells": cells, "score": kind}
             listing.append({**line, "fills": fill, "simplest": simplest})

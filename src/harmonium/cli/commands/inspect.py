@@ -53,21 +53,21 @@ def inspect(
     X, starts = (rows.take(rows.spread(n, whole=True)).to(machine.device) for n in (_ROWS, _STARTS))
     if not len(X):
         raise ValueError(f"data: expected rows without missing cells, received none in {dataset.name}")
-    kept = run.ladder(machine)
-    hamiltonians = [machine.hamiltonian()] if kept is None else hamiltonians_along(machine, kept)
-    ages = [0.0] if kept is None else ages_of(kept)
-    each = [directions(hamiltonian) for hamiltonian in hamiltonians]
+    ladder = run.ladder(machine)
+    hamiltonians = [machine.hamiltonian()] if ladder is None else hamiltonians_along(machine, ladder)
+    ages = [0.0] if ladder is None else ages_of(ladder)
+    by_rung = [directions(hamiltonian) for hamiltonian in hamiltonians]
     with working("sampling"):
         start, rounds = machine.random_states(_CHAINS, seed=seed), -(-sweeps // len(hamiltonians))
-        states = run_chains(machine, kept or Gibbs(), start, rounds, seed=seed)
+        states = run_chains(machine, ladder or Gibbs(), start, rounds, seed=seed)
         samples = machine.hamiltonian().visible_states(states)
     with working("solving for the tree"):
         tree = solution_tree(machine, hamiltonians, ages, starts)
     folder.mkdir(parents=True, exist_ok=True)
-    last = each[-1]
+    last = by_rung[-1]
     places = {"data": last.project(X).cpu(), "samples": last.project(samples).cpu()}
     if len(last.values) > 1:
-        draw_directions(ages, [one.values for one in each], places, folder / _FILES[0])
+        draw_directions(ages, [one.values for one in by_rung], places, folder / _FILES[0])
     if letters := letters_of(machine):
         leading = (last.visible * last.values)[: len(last.visible) - coding.label_width, :2].T
         titles = [f"direction {a + 1}" for a in range(len(leading))]
@@ -80,7 +80,7 @@ def inspect(
         "tree": tree.newick,
         "ages": Listing(
             {"updates": age, "solutions": number, "singular_values": one.values[:_VALUES].tolist()}
-            for age, number, one in zip(ages, tree.solutions.tolist(), each, strict=True)
+            for age, number, one in zip(ages, tree.solutions.tolist(), by_rung, strict=True)
         ),
         "folder": folder,
         "files": [name for name in _FILES if (folder / name).exists()],

@@ -54,38 +54,42 @@ def landscape(
     X = rows.take(places).to(coding.machine.device)
     labels = None if dataset.labels is None else torch.as_tensor(dataset.labels[:])[places]
     with working(f"solving from {len(places)} starts"):
-        found = explore(coding.machine, X, solver=solver, max_sweeps=max_sweeps)
+        explored = explore(coding.machine, X, solver=solver, max_sweeps=max_sweeps)
     folder.mkdir(parents=True, exist_ok=True)
     with working("drawing"):
-        free_energy_bands({source.stem: found}, folder / "free_energies.png")
-        solution_maps({source.stem: found}, folder / "solutions.png")
-        basin_map(X, found, folder / "basins.png", labels=labels)
+        free_energy_bands({source.stem: explored}, folder / "free_energies.png")
+        solution_maps({source.stem: explored}, folder / "solutions.png")
+        basin_map(X, explored, folder / "basins.png", labels=labels)
         if shape := coding.image_shape or dataset.image_shape:
-            _draw_modes(coding, found, shape, folder / "modes.png")
-    result = {"machine": str(source), "data": dataset.name, "solver": solver, **summary(found)}
-    record = result | {name: getattr(found, name).tolist() for name in ("free_energies", "counts", "basin")}
+            _draw_modes(coding, explored, shape, folder / "modes.png")
+    result = {"machine": str(source), "data": dataset.name, "solver": solver, **summary(explored)}
+    record = result | {
+        name: getattr(explored, name).tolist() for name in ("free_energies", "counts", "basin")
+    }
     record["rows"] = places.tolist()
     replace_file(folder / "landscape.json", (json.dumps(record, indent=1) + "\n").encode())
-    if lost := int((found.basin < 0).sum()):
+    if lost := int((explored.basin < 0).sum()):
         note(f"warning: {lost} of {len(places)} starts did not converge and belong to no solution")
     return {**result, "folder": folder, "files": [name for name in _FILES if (folder / name).exists()]}
 
 
-def summary(found: Landscape) -> dict[str, Any]:
+def summary(explored: Landscape) -> dict[str, Any]:
     """Returns the numbers of a landscape."""
     return {
-        "starts": len(found.basin),
-        "converged": float((found.basin >= 0).double().mean()),
-        "unbounded": float((found.status == Status.UNBOUNDED).double().mean()),
-        "solutions": len(found.free_energies),
-        "admissible": None if found.solutions.plefka is None else float(found.admissible.double().mean()),
-        "largest_basin": int(found.counts[0]),
-        "least_free_energy": float(found.free_energies.min()),
+        "starts": len(explored.basin),
+        "converged": float((explored.basin >= 0).double().mean()),
+        "unbounded": float((explored.status == Status.UNBOUNDED).double().mean()),
+        "solutions": len(explored.free_energies),
+        "admissible": None
+        if explored.solutions.plefka is None
+        else float(explored.admissible.double().mean()),
+        "largest_basin": int(explored.counts[0]),
+        "least_free_energy": float(explored.free_energies.min()),
     }
 
 
-def _draw_modes(coding: Codec, found: Landscape, shape: tuple[int, ...], path: Path) -> None:
+def _draw_modes(coding: Codec, explored: Landscape, shape: tuple[int, ...], path: Path) -> None:
     """Draws the means of the solutions as images."""
-    means = coding.machine.hamiltonian().visible_states(found.solutions.means)
+    means = coding.machine.hamiltonian().visible_states(explored.solutions.means)
     modes = coding.encoder.decode(means[:_MODES].cpu().numpy())
     image_panels({"": modes}, shape, path, title="Means of the solutions, those with most starts first")

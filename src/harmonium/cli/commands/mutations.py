@@ -58,7 +58,7 @@ def mutations(
     if letters is None:
         raise ValueError("machine: expected one of sequences, received one of other data")
     folder = options.result_folder(run.run, out, "mutations", _FILES, overwrite)
-    name, codes, numbers, told = _find(
+    name, codes, numbers, numbered = _find(
         coding.read(data), data or str(coding.source), letters, wild_type, first
     )
     with working("scoring mutants"):
@@ -75,8 +75,8 @@ def mutations(
     folder.mkdir(parents=True, exist_ok=True)
     write_table(folder / _FILES[0], {"mutant": np.array(names), "score": scores})
     if has_figures():
-        each, gap = iter(numbers), letters.find("-")
-        shown = [None if code == gap else next(each) for code in codes]
+        next_number, gap = iter(numbers), letters.find("-")
+        shown = [None if code == gap else next(next_number) for code in codes]
         draw_mutations(effects, codes, letters, folder / _FILES[1], title=name, numbers=shown)
     order = np.argsort(scores, kind="stable")[:_LISTED]
     return {
@@ -88,7 +88,7 @@ def mutations(
         "lowest": Listing({"mutant": names[k], "score": float(scores[k])} for k in order),
         "folder": folder,
         "files": [name for name in _FILES if (folder / name).exists()],
-        "notes": [] if told else [_UNTOLD],
+        "notes": [] if numbered else [_UNTOLD],
     }
 
 

@@ -14,7 +14,7 @@ from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT, of_whole_numbers
-from harmonium.tables import Place
+from harmonium.tables import ColumnUnit
 from harmonium.tasks import ColumnPrediction, predict_column, score_cells
 from harmonium.training import warn_of_rough
 
@@ -54,47 +54,53 @@ def predict(
         if coding.label is None:
             raise ValueError("column: expected a name for a machine that has no label, received none")
         column = str(coding.label.name)
-    place, machine = coding.unit_of(column), coding.machine
-    labelled = bool(place.column.values)
-    if place.column is not coding.label:
+    query, machine = coding.unit_of(column), coding.machine
+    labelled = bool(query.column.values)
+    if query.column is not coding.label:
         warn_of_rough(machine)
-    if with_probabilities and not machine.layers[place.layer].discrete:
+    if with_probabilities and not machine.layers[query.layer].discrete:
         raise ValueError(
             f"with_probabilities: expected labels or counts in {column!r}, received real numbers"
         )
     dataset = coding.read(data, lacking=column)
     states = coding.observed_rows(dataset, missing=True, blank=True).all().to(machine.device)
-    truth = states[:, place.states].cpu().numpy().copy()
+    truth = states[:, query.states].cpu().numpy().copy()
     with working(f"predicting {len(states)} rows"):
-        found = predict_column(
-            machine, states, place.layer, place.unit, label=labelled, sweeps=sweeps, chains=chains, seed=seed
+        prediction = predict_column(
+            machine, states, query.layer, query.unit, label=labelled, sweeps=sweeps, chains=chains, seed=seed
         )  # fmt: skip
-    cells, best = _decode(place, found)
-    columns = [cells, *(_probabilities(place, found) if with_probabilities else ())]
+    cells, best = _decode(query, prediction)
+    columns = [cells, *(_probabilities(query, prediction) if with_probabilities else ())]
     write_rows(out, Frame(tuple(columns), TEXT))
-    score, notes = score_cells(place, truth, best), list[str]()
+    score, notes = score_cells(query, truth, best), list[str]()
     if score and coding.source and Path(coding.source).resolve() == Path(data).resolve():
         notes.append(f"{next(iter(score))}: on the data of the training, which flatters; others tell more")
-    result = {"machine": source, "file": out, "rows": len(states), "column": column, "method": found.method}
+    result = {
+        "machine": source,
+        "file": out,
+        "rows": len(states),
+        "column": column,
+        "method": prediction.method,
+    }
     return result | score | {"notes": notes}
 
 
-def _decode(place: Place, found: ColumnPrediction) -> tuple[Series, NDArray[Any]]:
+def _decode(query: ColumnUnit, prediction: ColumnPrediction) -> tuple[Series, NDArray[Any]]:
     """Returns predicted cells, of labels the most probable ones and of numbers the mean, and their states."""
-    column, best = place.column, found.states.cpu().numpy()
+    column, best = query.column, prediction.states.cpu().numpy()
     if column.values:
         return Series(column.name, column.decode(best), column.dtype, column.categories), best
     dtype = "float64" if column.form is None else column.dtype
     return Series(column.name, column.decode(best, rounded=False), dtype), best  # a mean is not rounded
 
 
-def _probabilities(place: Place, found: ColumnPrediction) -> list[Series]:
+def _probabilities(query: ColumnUnit, prediction: ColumnPrediction) -> list[Series]:
     """Returns a column for each value, NAME=VALUE, with its probability in each row."""
-    column = place.column
-    assert found.probabilities is not None
-    shown = found.probabilities.cpu().numpy()
-    each = np.arange(shown.shape[1], dtype=np.float64)
-    possible = np.array(column.values) if column.values else column.cells_of(each)
+    column = query.column
+    assert prediction.probabilities is not None
+    shown = prediction.probabilities.cpu().numpy()
+    indices = np.arange(shown.shape[1], dtype=np.float64)
+    possible = np.array(column.values) if column.values else column.cells_of(indices)
     if possible.dtype.kind == "f" and (of_whole_numbers(column.dtype) or not column.values):
         possible = possible.astype(int)
     return [Series(f"{column.name}={name}", shown[:, i], "float64") for i, name in enumerate(possible)]

@@ -17,7 +17,7 @@ from torch import Tensor
 from harmonium._html import format_value
 from harmonium._settings import From0, Interval, Setting
 from harmonium._storage import replace_file
-from harmonium.chains import Gibbs, diagnose, run as run_chains
+from harmonium.chains import Gibbs, diagnose_chains, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.output import check_target, listening, partition_table, working
 from harmonium.coupled import Gibbs as PairGibbs, meet, mixing_times
@@ -82,13 +82,13 @@ def report(
             that of the training, and 60 at least. The page tells which parts were shortened or left out.
     """
     out = out or (run.run / "report.html" if run.run.is_dir() else run.run.with_suffix(".html"))
-    records = [RunRecord.read(each) for each in (run.run, *(compare or ()))]
+    records = [RunRecord.read(folder) for folder in (run.run, *(compare or ()))]
     check_target(out, "out", (".html",), overwrite)
     page, (coding, source) = template(), run.load()
     coding.machine.requires_grad_(False)
     limit = max(_SECONDS, _TRAININGS * records[0].seconds) if seconds is None else seconds
-    kept = run.ladder(coding.machine)
-    maker = _Maker(coding, kept, temperatures, mixing_sweeps, limit / _LONG_PARTS)
+    ladder = run.ladder(coding.machine)
+    maker = _Maker(coding, ladder, temperatures, mixing_sweeps, limit / _LONG_PARTS)
     sections = maker.make(data, sweeps, seed)
     first = Section("verdict", "Verdict", remarks=verdict.training_remarks(records[0]))
     first.remarks += [remark for section in sections for remark in section.remarks]
@@ -129,7 +129,7 @@ class _Maker:
     """Makes the sections of a page; ``share`` are the seconds of a long part, and ``most`` are sweeps."""
 
     coding: Codec
-    kept: Ladder | None
+    ladder: Ladder | None
     temperatures: int
     most: int
     share: float
@@ -180,7 +180,7 @@ class _Maker:
             self.scored, name, rows, weights = judged
             shape, names = shape or self.scored.image_shape or (), names or self.scored.names
         lacking = "" if judged else f"This needs whole rows of data: {lacking}; --data FILE gives some."
-        columns = [each for each in names or () if coding.label is None or each != coding.label.name]
+        columns = [name for name in names or () if coding.label is None or name != coding.label.name]
         start = machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed)
         return Subject(
             machine, coding.encoder, machine.visible_width - coding.label_width, shape, columns, name, rows,
@@ -188,7 +188,7 @@ class _Maker:
         )  # fmt: skip
 
     def _fit(
-        self, part: str, most: int, run: Callable[[int], object], unit: str = "sweeps", least: int = _LEAST
+        self, part: str, most: int, run: Callable[[int], object], unit: str = "sweeps", fewest: int = _LEAST
     ) -> int:
         """Returns how many steps of ``run(steps)`` fit into the share of a long part, and notes a cut.
 
@@ -201,14 +201,14 @@ class _Maker:
             for steps in (2, 2, 2 + _PROBE):  # the first compiles what it needs
                 run(steps)
                 times.append(time.perf_counter())
-        each = (times[3] - 2 * times[2] + times[1]) / _PROBE  # without what a start takes
-        if each * most <= self.share:
+        seconds = (times[3] - 2 * times[2] + times[1]) / _PROBE  # without what a start takes
+        if seconds * most <= self.share:
             return most
-        limit, least = f"in {self.share:.3g} s, a fifth of --seconds", min(least, most)
-        if each * least > self.share:
-            self.cuts.append(f"{part}: left out, as {least} {unit} cannot be made {limit}")
-            raise ValueError(f"{least} {unit} cannot be made {limit}.")
-        steps = max(1, int(self.share / each))
+        limit, fewest = f"in {self.share:.3g} s, a fifth of --seconds", min(fewest, most)
+        if seconds * fewest > self.share:
+            self.cuts.append(f"{part}: left out, as {fewest} {unit} cannot be made {limit}")
+            raise ValueError(f"{fewest} {unit} cannot be made {limit}.")
+        steps = max(1, int(self.share / seconds))
         self.cuts.append(f"{part}: {steps} of {most} {unit} were made {limit}")
         return steps
 
@@ -220,11 +220,11 @@ class _Maker:
             v = sample(machine, len(start[0]), method="exact", seed=seed).rows
             subject.samples = run_chains(machine, Gibbs(), start, max(sweeps, 1), v, seed=seed)
             return
-        kernel = self.kept or Gibbs()
-        rounds = sweeps if self.kept is None else -(-sweeps // len(self.kept.rungs or ()))
+        kernel = self.ladder or Gibbs()
+        rounds = sweeps if self.ladder is None else -(-sweeps // len(self.ladder.rungs or ()))
         if rounds:
             step = partial(run_chains, machine, kernel, start, seed=seed)
-            rounds = self._fit("Samples", rounds, step, least=0)
+            rounds = self._fit("Samples", rounds, step, fewest=0)
         subject.samples = run_chains(machine, kernel, start, rounds, seed=seed)
         subject.sweeps = rounds
         if subject.rows is not None and rounds:
@@ -240,39 +240,39 @@ class _Maker:
         start = machine.random_states(400, seed=seed)
         step = partial(meet, machine, PairGibbs(), start, 1, seed=seed)
         sweeps = self._fit("Pairs of chains", self.most, step)
-        found = mixing_times(machine, max_sweeps=sweeps, seed=seed)
-        diagnosis = diagnose(machine, sweeps=min(max(40, 2 * sweeps), 2000), seed=seed)
-        section.remarks = verdict.mixing_remarks(found, subject.sweeps)
+        mixing = mixing_times(machine, max_sweeps=sweeps, seed=seed)
+        diagnosis = diagnose_chains(machine, sweeps=min(max(40, 2 * sweeps), 2000), seed=seed)
+        section.remarks = verdict.mixing_remarks(mixing, subject.sweeps)
         section.remarks += verdict.convergence_remarks(diagnosis)
-        steps, heights, limits = mixing_heights(found.meetings)
+        steps, heights, limits = mixing_heights(mixing.meetings)
         title, label = "Coupled chains until they meet", "fraction"
         lines = {"pairs still apart": _points(steps, heights)}
         if limits is not None:
             title, label = "How far chains may be from the distribution", "total variation"
             lines = {"bound": _points(steps, heights), "its upper 95 % limit": _points(steps, limits)}
         section.charts = [chart(title, lines, "sweeps", label, dashed=["its upper 95 % limit"])]
-        self.mixed |= found._asdict()
+        self.mixed |= mixing._asdict()
 
     def _equilibrium(self, section: Section, subject: Subject) -> None:
         machine, seed, rows = subject.machine, subject.seed, subject.given
         start = machine.random_states(1000, seed=seed)
         step = partial(run_chains, machine, Gibbs(), start, seed=seed)
         sweeps = self._fit("Equilibrium", min(self.most, 1000), step)
-        found = resampling(machine, rows, weights=subject.weights, sweeps=sweeps, seed=seed)
-        self.mixed |= {"falls": found.falls, "peak": found.peak}
+        resampled = resampling(machine, rows, weights=subject.weights, sweeps=sweeps, seed=seed)
+        self.mixed |= {"falls": resampled.falls, "peak": resampled.peak}
         section.lead = (
             "1,000 chains from noise: the Pearson correlation of the covariances of their visible units with "
             f"those of {subject.data}. It rises and stays where training kept to equilibrium; a curve that "
             "falls again is a sign that it did not."
         )
-        section.remarks = verdict.equilibrium_remarks(found)
-        times, other = found.sweeps.double().log2(), f"other rows of {subject.data}"
+        section.remarks = verdict.equilibrium_remarks(resampled)
+        times, other = resampled.sweeps.double().log2(), f"other rows of {subject.data}"
         lines = {
-            "chains from noise": _points(times, found.correlation),
-            other: [(float(x), found.data) for x in (times[0], times[-1])],
+            "chains from noise": _points(times, resampled.correlation),
+            other: [(float(x), resampled.data) for x in (times[0], times[-1])],
         }
-        errors = {"chains from noise": _points(times, found.drop_error)}
-        ticks = [(log2(at), str(at)) for at in found.sweeps.tolist()]
+        errors = {"chains from noise": _points(times, resampled.drop_error)}
+        ticks = [(log2(at), str(at)) for at in resampled.sweeps.tolist()]
         title, ticks = "Pair correlations, samples and data", ticks[:: -(-len(ticks) // 6)]
         section.charts = [
             chart(title, lines, "sweeps", "correlation", errors=errors, dashed=[other], x_ticks=ticks)
@@ -290,13 +290,13 @@ class _Maker:
         mixed, row = self.mixed or None, dict[str, Any]()
         if subject.rows is not None:
             states = Rows.of(subject.rows.cpu(), machine.dtype)
-            found = evaluate_rows(self.coding, self.scored, log_partition, states=states, seed=seed)
-            row, notes = {"data": subject.data, **found.entries()}, [*notes, *found.doubts]
+            evaluation = evaluate_rows(self.coding, self.scored, log_partition, states=states, seed=seed)
+            row, notes = {"data": subject.data, **evaluation.entries()}, [*notes, *evaluation.doubts]
         known, unmixed = row.get("log_likelihood") is not None, verdict.unmixed(table, mixed)
         if value := verdict.likelihood(row, table, mixed):
             self.facts["log-likelihood" if known else "variational bound"] = value
         if known and not unmixed:
-            subject.score = found.mean - found.offset
+            subject.score = evaluation.mean - evaluation.offset
         if unmixed:
             table["standard_error"] = None
             row |= {"log_partition_standard_error": None} if row else {}
@@ -319,9 +319,9 @@ class _Maker:
 
 def _settings(records: Sequence[RunRecord]) -> Section:
     """Settings, side by side where there are several runs, with the rows marked that differ."""
-    each = [record.settings() for record in records]
-    names = dict.fromkeys(name for settings in each for name in settings)
-    rows = [[name, *(settings.get(name, "none") for settings in each)] for name in names]
+    by_run = [record.settings() for record in records]
+    names = dict.fromkeys(name for settings in by_run for name in settings)
+    rows = [[name, *(settings.get(name, "none") for settings in by_run)] for name in names]
     marked = [len(set(row[1:])) > 1 for row in rows]
     lead = "As recorded when training began, or last went on. Rows that differ between runs are marked ≠."
     head = ["", *(f"{record.name} ({i})" for i, record in enumerate(records, 1))]

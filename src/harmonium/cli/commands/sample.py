@@ -67,7 +67,7 @@ def sample(
     machine = at_temperature(coding.machine, temperature)
     if isinstance(mover, Ladder) and temperature == 1.0:
         mover = run.ladder(machine) or mover
-    held = coding.given(given) if given else None
+    held = coding.states_of_texts(given) if given else None
     if held is None or bool(coding.split(held)[0].isnan().any()):
         warn_of_rough(machine)
     shape = options.image_shape_of(image_shape, coding.image_shape, needed=out.suffix.lower() == ".png")

@@ -101,18 +101,20 @@ def _score(coding: Codec, dataset: DataSet) -> tuple[str, Tensor, list[str]]:
 def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str, Any]:
     """Returns columns of the most unusual cells of each row, empty where a row has fewer."""
     rows = len(dataset.samples)
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for number in range(1, most + 1):
-        found |= {f"{name}_{number}": np.full(rows, None, object) for name in ("cell", "value", "expected")}
-        found[f"nats_{number}"] = np.full(rows, np.nan)
+        arrays |= {f"{name}_{number}": np.full(rows, None, object) for name in ("cell", "value", "expected")}
+        arrays[f"nats_{number}"] = np.full(rows, np.nan)
     for row, cells in groupby(unusual_cells(coding.machine, dataset, most, seed=seed), key=lambda c: c.row):
         for number, cell in enumerate(cells, 1):
             values = {"cell": cell.column, "value": cell.value, "expected": cell.expected}
             for name, value in values.items():
                 real = isinstance(value, float)  # without the digits that rounding leaves
-                found[f"{name}_{number}"][row] = f"{value:.10g}" if real else str(value)
-            found[f"nats_{number}"][row] = cell.nats
-    return {name: Series(name, x, "float64" if x.dtype == np.float64 else "str") for name, x in found.items()}
+                arrays[f"{name}_{number}"][row] = f"{value:.10g}" if real else str(value)
+            arrays[f"nats_{number}"][row] = cell.nats
+    return {
+        name: Series(name, x, "float64" if x.dtype == np.float64 else "str") for name, x in arrays.items()
+    }
 
 
 def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:
@@ -123,9 +125,9 @@ def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:
             "nearest: expected a machine of sequences that names its training data, received another"
         )
     others = coding.read(learned)
-    states = (coding.observed_rows(each, missing=True).all() for each in (dataset, others))
+    states = (coding.observed_rows(observed, missing=True).all() for observed in (dataset, others))
     # A missing letter is half way between a letter that is equal and one that differs.
-    rows, training = (coding.split(each)[0].nan_to_num(0.0) for each in states)
-    found = nearest_neighbours(rows, training).distances
+    rows, training = (coding.split(part)[0].nan_to_num(0.0) for part in states)
+    distances = nearest_neighbours(rows, training).distances
     # Two one-hot blocks of different letters differ by the root of 2.
-    return (found.square() / 2 * len(coding.alphabet) / rows.shape[1]).double().numpy(force=True)
+    return (distances.square() / 2 * len(coding.alphabet) / rows.shape[1]).double().numpy(force=True)

@@ -128,10 +128,10 @@ def _prepare(
             "either of them ends the run and chooses its machine"
         )
     rule, centred = settings.rule or "pcd", bool(settings.centred)
-    told: dict[str, Any] = {"batch_size": None, "centred": centred}
-    told |= {} if settings.sweeps is None else {"sweeps": settings.sweeps}
+    rule_settings: dict[str, Any] = {"batch_size": None, "centred": centred}
+    rule_settings |= {} if settings.sweeps is None else {"sweeps": settings.sweeps}
     # Mistakes of rules are told before data are read, which may take long, and where sums are exact too.
-    settings.with_rule_options(lambda own: make_rule(rule, settings.optimizer, **told, **own))
+    settings.with_rule_options(lambda chosen: make_rule(rule, settings.optimizer, **rule_settings, **chosen))
     fitting, dataset = _begin(settings, kinds)
     settings = _settle(settings, fitting)
     held, metrics, watchers = _held_out(fitting.machine, settings), dict[str, Any](), list[Callback]()
@@ -158,8 +158,12 @@ def _prepare(
 def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
     """Plans how a machine learns; returns the settings with what the data decide where nothing is given."""
     recipe, share = fitting.recipe, fitting.share
-    given = {name: getattr(settings, name) for name in ("batch_size", "epochs", "learning_rate", *DECIDED)}
-    settings.with_rule_options(lambda own: fitting.plan(options=own, chains=settings.batch_size, **given))
+    user_steps = {
+        name: getattr(settings, name) for name in ("batch_size", "epochs", "learning_rate", *DECIDED)
+    }
+    settings.with_rule_options(
+        lambda chosen: fitting.plan(options=chosen, chains=settings.batch_size, **user_steps)
+    )
     if settings.updates is not None and not fitting.exact:
         fitting.decided["updates"] = settings.updates
     decided = {**fitting.decided, **({} if settings.epochs is None else {"updates": settings.updates})}
@@ -177,8 +181,8 @@ def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
 
 def _fit(settings: TrainSettings, fitting: Fitting, watch: dict[str, Any]) -> TrainingRun:
     """Trains a machine as planned, by exact sums or by chains, in its folder."""
-    given: dict[str, Any] = {each.name: getattr(settings, each.name) for each in fields(Steps)}
-    given |= watch | {
+    arguments: dict[str, Any] = {f.name: getattr(settings, f.name) for f in fields(Steps)}
+    arguments |= watch | {
         "seed": stream_seed(as_root(settings.seed), "train"),
         "evaluate_every": settings.evaluate_every or (sys.maxsize if fitting.exact else None),  # the end
         "run_dir": settings.run_dir,
@@ -186,11 +190,11 @@ def _fit(settings: TrainSettings, fitting: Fitting, watch: dict[str, Any]) -> Tr
     }
     if fitting.exact:
         with working("summing over the hidden units"):
-            return fitting.train(**given)
+            return fitting.train(**arguments)
     if count_started() > 1:
-        given["distributed"] = "auto"
+        arguments["distributed"] = "auto"
     with init_process_group(watch["device"]):
-        return fitting.train(**given)
+        return fitting.train(**arguments)
 
 
 def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None:
@@ -210,9 +214,9 @@ def _summary(
     """Returns the outcome of a run."""
     assert run.run_dir is not None
     best: dict[str, Any] = {}
-    for each in watchers:
-        if isinstance(each, callbacks.EarlyStopping) and each.best is not None:
-            best = {"best": {each.metric: each.best, "updates": each.best_step}}
+    for watcher in watchers:
+        if isinstance(watcher, callbacks.EarlyStopping) and watcher.best is not None:
+            best = {"best": {watcher.metric: watcher.best, "updates": watcher.best_step}}
     learned = {"training": "exact, by sums over the hidden states"}
     if fitting.rule is not None:
         learned = {"rule": fitting.rule.name, "bias": fitting.rule.bias}
@@ -260,7 +264,7 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         missing=False,
         images=settings.may_learn_images,
     )
-    codec = codec if labels is None else codec.beside(ColumnCodec.fit_label(labels))
+    codec = codec if labels is None else codec.with_label(ColumnCodec.fit_label(labels))
     rest, labels = codec.learnable(rest, labels)
     fitting = Fitting.begin(
         codec,
@@ -283,7 +287,7 @@ def _go_on(settings: TrainSettings) -> tuple[Fitting, DataSet]:
     """Begins with the machine of another run, which goes on from what it has learned."""
     data = str(settings.data)
     if settings.method == "exact":
-        raise ValueError("method: expected auto or chains with --from, as exact begins anew; received exact")
+        raise ValueError("method: expected auto or chains with --from, as exact begins again; received exact")
     machine, _ = runs.load_machine(Path(str(settings.from_run)), averaged=False)
     codec = Codec.of(machine, settings.unknown)
     dataset = weighted(codec.read(data), settings.weights, settings.reweight)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.training import Objective
-from harmonium.training.exact_fit import train_exactly
+from harmonium.training.exact_training import train_exact
 
 
 def mixed(seed: int) -> hm.BoltzmannMachine:
@@ -45,7 +45,7 @@ def test_a_planted_machine_is_found(holes: float) -> None:
     shown[:, 5:] = shown[:, 5:].masked_fill(hole, torch.nan)
     made = independent(shown)
     alone = mean_score(made, rows[2000:])
-    done = hm.training.fit_exact(made, shown[:1700], validation=shown[1700:], seed=1)
+    done = hm.training.train_exact_until_best(made, shown[:1700], validation=shown[1700:], seed=1)
     assert done.score == pytest.approx(mean_score(made, shown[1700:]), abs=1e-9)
     assert done.score == max(record["validation_score"] for record in done.history)
     best = mean_score(truth, rows[2000:])
@@ -56,10 +56,10 @@ def test_a_planted_machine_is_found(holes: float) -> None:
 def test_the_history_leads_to_the_best_look_and_goes_on_from_there() -> None:
     rows = planted(500)[1]
     made = independent(rows)
-    done = hm.training.fit_exact(made, rows[:400], validation=rows[400:], max_updates=25, seed=4)
+    done = hm.training.train_exact_until_best(made, rows[:400], validation=rows[400:], max_updates=25, seed=4)
     steps = [record["step"] for record in done.history]
     assert steps == [10, 20, 25][: len(steps)] and done.score == done.history[-1]["validation_score"]
-    run = train_exactly(made, rows, updates=7, learning_rate=0.01, earlier=done.history, record_every=100)
+    run = train_exact(made, rows, updates=7, learning_rate=0.01, earlier=done.history, record_every=100)
     assert run.history[:-1] == done.history and run.updates == steps[-1] + 7 == run.history[-1]["step"]
 
 
@@ -79,7 +79,7 @@ def test_which_state_is_called_1_does_not_matter() -> None:
         with pytest.MonkeyPatch.context() as patch:
             draw = lambda self, std, noise, W=sign * drawn: self.weight.data.copy_(W)  # noqa: E731
             patch.setattr(hm.couplings.Coupling, "draw_", draw)
-            hm.training.fit_exact(made, v, validation=v, max_updates=30)
+            hm.training.train_exact_until_best(made, v, validation=v, max_updates=30)
         scores.append(mean_score(made, v))
     assert scores[0] == pytest.approx(scores[1], abs=1e-9)
 
@@ -93,7 +93,9 @@ def test_correlated_columns_by_their_roots() -> None:
     made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(2)]).double()
     columns = torch.linalg.solve_triangular(root, rows.t(), upper=False).t()
     hm.machine.init_visible_biases_(made, columns)
-    done = hm.training.fit_exact(made, rows[:500], validation=rows[500:], roots={0: root}, seed=1)
+    done = hm.training.train_exact_until_best(
+        made, rows[:500], validation=rows[500:], roots={0: root}, seed=1
+    )
     assert done.score == pytest.approx(mean_score(hm.tables.fold(made, {0: root}), rows[500:]), abs=1e-8)
     normal = torch.distributions.MultivariateNormal(mean, covariance).log_prob(rows[500:]).mean()
     assert done.score > float(normal) - 0.05
@@ -104,13 +106,13 @@ def test_each_coupling_has_its_own_decay() -> None:
     rows = planted(300)[1]
     made = [independent(rows) for _ in range(3)]
     for machine, decay in zip(made, (0.0, [0.0, 0.0, 0.0], [0.0, 10.0, 0.0]), strict=True):
-        hm.training.fit_exact(machine, rows, validation=rows, max_updates=40, weight_decay=decay)
+        hm.training.train_exact_until_best(machine, rows, validation=rows, max_updates=40, weight_decay=decay)
     for one, other in zip(made[0].parameters(), made[1].parameters(), strict=True):
         assert torch.equal(one, other)
     norms = [float(coupling.weight.detach().norm()) for coupling in made[2].couplings]
     assert norms[1] < 0.1 * min(norms[0], norms[2])
     with pytest.raises(ValueError, match="weight_decay: expected one number, or one for each of 3 couplings"):
-        hm.training.fit_exact(made[0], rows, validation=rows, weight_decay=[0.1, 0.1])
+        hm.training.train_exact_until_best(made[0], rows, validation=rows, weight_decay=[0.1, 0.1])
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_conditional_fit_keeps_what_tells_labels_best() -> None:
     rows[:600:3, 5] = torch.nan
     made = independent(rows[:800])
     inputs, label = [0, 2], slice(2, 5)
-    done = hm.training.fit_exact(
+    done = hm.training.train_exact_until_best(
         made, rows[:600], validation=rows[600:800], objective=Objective(inputs, 0.05), seed=1
     )
 
@@ -190,4 +192,4 @@ def test_conditional_fit_keeps_what_tells_labels_best() -> None:
 @pytest.mark.parametrize("layers", [[7], [0, 1, 2]])
 def test_layers_to_condition_on_are_some_of_the_visible_ones(layers: list[int]) -> None:
     with pytest.raises(ValueError, match="condition_on: expected some, not all, of the visible layers"):
-        train_exactly(mixed(1), planted(3)[1], updates=1, learning_rate=0.1, objective=Objective(layers, 0.5))
+        train_exact(mixed(1), planted(3)[1], updates=1, learning_rate=0.1, objective=Objective(layers, 0.5))

@@ -92,11 +92,11 @@ def tails_of(column: ColumnCodec) -> tuple[Tail, ...]:
     ends = np.array(column.ends)
     states = column.states_of(ends)
     slopes = np.exp(column.log_slopes_of(states))
-    least, found = _NO_ROOM / (column.seen + 1), []
+    least_room, tails = _NO_ROOM / (column.seen + 1), []
     for i, (sign, bound) in enumerate(zip((-1, 1), column.bounds, strict=True)):
-        room = inf if bound is None else max(abs(bound - float(states[i])), least)
-        found.append(Tail(sign, float(ends[i]), float(states[i]), float(slopes[i]), room))
-    return tuple(found)
+        room = inf if bound is None else max(abs(bound - float(states[i])), least_room)
+        tails.append(Tail(sign, float(ends[i]), float(states[i]), float(slopes[i]), room))
+    return tuple(tails)
 
 
 def log_falls(column: ColumnCodec, values: Array, beyond: str) -> Array:

@@ -16,19 +16,19 @@ from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import LONG, HiddenStates, in_words, seconds_of_joined
 from harmonium.tables.codec import Codec
-from harmonium.tables.correlated import fold
 from harmonium.tables.filling import FEWEST_ROWS, calibrate
 from harmonium.tables.groups import choose_groups, group_start
-from harmonium.tables.label_fit import regression_start
+from harmonium.tables.joint_normal import fold
+from harmonium.tables.label_start import regression_start
 from harmonium.training import (
     EXACT_BATCH,
     Objective,
     Recipe,
     TrainingRun,
     count_rows,
-    fit_exact,
     take_rows,
-    train_exactly,
+    train_exact,
+    train_exact_until_best,
 )
 
 
@@ -52,7 +52,7 @@ _FEWEST_UPDATES = 10  # of joined columns: with fewer they are not joined
 _STATES_DECAY = 0.3  # times the weight decay, for couplings to discrete columns: more loses links of labels
 
 
-def fit_exactly(
+def train_recipe(
     recipe: Recipe,
     rows: Rows,
     weights: Tensor | None,
@@ -71,7 +71,7 @@ def fit_exactly(
         share: weight of ln p(rest, label) in the objective, in [0, 1]; None: there is no label.
         may_hold_out: Marks the rows that may be held out, (rows,) bool; None: all but those without a label.
         device: where to train; None: where the machine is.
-        **watch: seed, folder, metrics and the like, see ``fit_table``.
+        **watch: seed, folder, metrics and the like, see ``train_table``.
     """
     machine = recipe.machine if device is None else recipe.machine.to(device)
     v, objective = rows.all().to(machine.device, machine.dtype), Objective()
@@ -87,11 +87,11 @@ def fit_exactly(
             f"beside {v.shape[1]} columns of states, which takes about {in_words(seconds)} on one core; "
             'fewer hidden units or columns take less, and method="chains" sums nothing'
         )
-    return fit_table(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
+    return train_table(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
 
 
 @torch.no_grad()
-def fit_table(
+def train_table(
     machine: BoltzmannMachine,
     v: Tensor,
     weights: Tensor | None = None,
@@ -104,10 +104,10 @@ def fit_table(
     """Trains a new machine by exact gradients, with its real columns joined by their covariance.
 
     Training starts at groups of rows (``group_start``). A seventh of the rows is held out, whose likelihood
-    ends the training (``fit_exact``), and whose hidden cells tell how cells are filled in (``calibrate``).
-    All rows are used for the last 25 updates, which begin with the trained machine plus the difference
-    between the starts of all rows and of six sevenths. Couplings have a normal prior, of variance 1 to
-    Gaussian columns and wider to others, whose links it would else suppress.
+    ends the training (``train_exact_until_best``), and whose hidden cells tell how cells are filled in
+    (``calibrate``). All rows are used for the last 25 updates, which begin with the trained machine plus the
+    difference between the starts of all rows and of six sevenths. Couplings have a normal prior, of variance
+    1 to Gaussian columns and wider to others, whose links it would else suppress.
 
     Where ln p(y | x) counts too, no columns are joined: training starts at a logistic regression of the label
     (``regression_start``), and a quarter of the rows ends it by their ln p(y | x).
@@ -142,7 +142,7 @@ def fit_table(
 
     first, roots = begin(*learned)
     trained = deepcopy(first)
-    fit = fit_exact(
+    fit = train_exact_until_best(
         trained,
         *learned,
         validation=held[0],
@@ -162,7 +162,7 @@ def fit_table(
     for p, now, before in zip(trained.parameters(), start.parameters(), first.parameters(), strict=True):
         p.add_(now - before)
     last = _count_updates(plan.last_updates, seconds)
-    return train_exactly(
+    return train_exact(
         trained,
         v,
         weights,
@@ -174,7 +174,9 @@ def fit_table(
         earlier=fit.history,
         spent=time.perf_counter() - started,
         seed=stream,
-        show=(lambda made: fold(made, roots).to(dtype=made.dtype)) if roots else None,  # of x = R u
+        show=(lambda trained_machine: fold(trained_machine, roots).to(dtype=trained_machine.dtype))
+        if roots
+        else None,  # of x = R u
         every=last,
         **watch,
     )
@@ -204,7 +206,7 @@ def _count_updates(most: int, seconds: float) -> int:
 def _list_decays(machine: BoltzmannMachine, rows: float, joint: bool) -> list[float]:
     """Returns the weight decay of every coupling: the prior's precision over the number of rows."""
     wide = [joint and not machine.layers[l].gaussian for l, _ in machine.edges]
-    return [(_STATES_DECAY if each else 1.0) / rows for each in wide]
+    return [(_STATES_DECAY if is_wide else 1.0) / rows for is_wide in wide]
 
 
 def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[list[int], float]:

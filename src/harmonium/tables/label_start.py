@@ -25,23 +25,25 @@ def regression_start(
     log odds, which is nearly w·x + r while |w·x| is well below r. Biases are shifted against the couplings,
     so that the means of units are those of the rows.
     """
-    made = separate(machine, v, weights)
-    (hidden,), (*data, label) = made.hidden, made.visible
-    generator = as_generator(seed, made.device)
-    places = {l: getattr(made.layers[l], made.layers[l].location) for l in (*made.visible, hidden)}
-    centre = made.split(v.nanmean(0, keepdim=True).nan_to_num(0.0))
-    on = torch.full((made.layers[hidden].n_units,), 0.5, dtype=v.dtype, device=v.device)  # their means
-    regression, count = _regress(made, v, weights), 0
+    start = separate(machine, v, weights)
+    (hidden,), (*data, label) = start.hidden, start.visible
+    generator = as_generator(seed, start.device)
+    places = {l: getattr(start.layers[l], start.layers[l].location) for l in (*start.visible, hidden)}
+    centre = start.split(v.nanmean(0, keepdim=True).nan_to_num(0.0))
+    on = torch.full((start.layers[hidden].n_units,), 0.5, dtype=v.dtype, device=v.device)  # their means
+    regression, count = _regress(start, v, weights), 0
     if regression is not None:
         slopes, intercepts = regression
         count = len(slopes)
         class_of_unit = torch.eye(len(intercepts)).to(v)[:, -count:]  # of two classes the second, else each
         on[:count] = centre[label][0] @ class_of_unit
         places[label].copy_(intercepts.view_as(places[label]))
-        slopes_of = dict(zip(data, torch.split(slopes, [made.layers[l].width for l in data], 1), strict=True))
-    for (l, _), coupling in zip(made.edges, made.couplings, strict=True):
+        slopes_of = dict(
+            zip(data, torch.split(slopes, [start.layers[l].width for l in data], 1), strict=True)
+        )
+    for (l, _), coupling in zip(start.edges, start.couplings, strict=True):
         coupling.draw_(_STD, generator)
-        W, scale = coupling.weight.detach().clone(), made.layers[l].scale
+        W, scale = coupling.weight.detach().clone(), start.layers[l].scale
         W[:, :count] = 0.0
         if count and l != label:
             W[:, :count] = slopes_of[l].t() if scale is None else slopes_of[l].t() / scale.unsqueeze(1)
@@ -50,7 +52,7 @@ def regression_start(
         if count and l == label:
             W[:, :count] = _REACH * (2 * class_of_unit - 1)
         coupling.fill_(W)
-    return made
+    return start
 
 
 def _regress(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor] | None:

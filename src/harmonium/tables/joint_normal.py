@@ -63,8 +63,8 @@ def fit_normal(
     for _ in range(rounds):
         table, root = normal(mean, covariance)
         score, first, second = 0.0, torch.zeros_like(mean), torch.zeros_like(covariance)
-        for place, posterior in table.blocks(x):
-            share = row_weights[place]
+        for block_rows, posterior in table.blocks(x):
+            share = row_weights[block_rows]
             score += float(share @ (posterior.log_weights - table.log_partition))
             _, crossed, squared = posterior.sum_squares(0, share)
             first += crossed[:, 0]
@@ -120,21 +120,21 @@ def fold(machine: BoltzmannMachine, roots: Mapping[int, Tensor]) -> BoltzmannMac
     for edge, coupling in zip(machine.edges, machine.couplings, strict=True):
         joined = Dense() if set(edge) & roots.keys() else type(coupling)(**coupling.config())
         edges[edge] = joined
-    made = BoltzmannMachine(copies.layers, edges, machine.visible, seed=None).double()
-    made.metadata = deepcopy(machine.metadata)
+    folded = BoltzmannMachine(copies.layers, edges, machine.visible, seed=None).double()
+    folded.metadata = deepcopy(machine.metadata)
     precision = {}
     for l, matrix in back.items():
         linear, curvature = hamiltonian.thetas[l]
         precision[l] = matrix.t() @ (curvature.unsqueeze(1) * matrix)
         diagonal = precision[l].diagonal()
-        made.layers[l].fit_((matrix.t() @ linear / diagonal, diagonal), 1 / diagonal)
+        folded.layers[l].fit_((matrix.t() @ linear / diagonal, diagonal), 1 / diagonal)
     J = dict(zip(machine.edges, hamiltonian.J, strict=True))
-    for (l, m), coupling in zip(made.edges, made.couplings, strict=True):
+    for (l, m), coupling in zip(folded.edges, folded.couplings, strict=True):
         W = -precision[l] if l == m and l in back else J[l, m]
         W = back[l].t() @ W if l in back and l != m else W
         W = W @ back[m] if m in back and l != m else W
-        below, above = made.layers[l].scale, made.layers[m].scale
+        below, above = folded.layers[l].scale, folded.layers[m].scale
         W = W if below is None else W / below.unsqueeze(1)
         W = W if above is None else W / above
         coupling.fill_(W.triu(1) if l == m else W)
-    return made
+    return folded

@@ -151,7 +151,7 @@ def draw_couplings(
         _keep_means(coupling.weight - before, low, high, means[l], means[m])
 
 
-def train_exactly(
+def train_exact(
     machine: BoltzmannMachine,
     X: Numbers,
     weights: Tensor | None = None,
@@ -200,8 +200,8 @@ def train_exactly(
         )
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
     usual = {"record_every": every, "evaluate_every": every, "progress": False}
-    given = usual | {name: value for name, value in watch.items() if value is not None}
-    own = {name: given.pop(name) for name in ("show", "spent") if name in given}
+    run_settings = usual | {name: value for name, value in watch.items() if value is not None}
+    run_options = {name: run_settings.pop(name) for name in ("show", "spent") if name in run_settings}
     settings = Settings(
         rule=objective.rule(roots),
         updates=updates + (earlier[-1]["step"] if earlier else 0),
@@ -212,15 +212,15 @@ def train_exactly(
         penalties=[L2(decay, (edge,)) for edge, decay in enumerate(decays) if decay],
         seed=seed,
         weights=weights,
-        **given,
+        **run_settings,
     )
-    run = Run(machine, v, settings, earlier=earlier, **own)
+    run = Run(machine, v, settings, earlier=earlier, **run_options)
     run.state.limit = inf  # the likelihood itself is at hand: no cheap bound on it is watched
     return run.train()
 
 
-class ExactFit(NamedTuple):
-    """The result of ``fit_exact``.
+class BestFit(NamedTuple):
+    """The result of ``train_exact_until_best``.
 
     Attributes:
         score: the best mean ln p of the rows that were held out, in nats, or ln p(y | x).
@@ -231,7 +231,7 @@ class ExactFit(NamedTuple):
     history: list[Record]
 
 
-def fit_exact(
+def train_exact_until_best(
     machine: BoltzmannMachine,
     X: Numbers,
     weights: Tensor | None = None,
@@ -245,12 +245,12 @@ def fit_exact(
     weight_decay: float | Sequence[float] = 3e-4,
     initial_std: float | None = 0.1,
     seed: int | torch.Generator = 0,
-) -> ExactFit:
+) -> BestFit:
     """Trains a machine in place by exact gradients, until the likelihood of held-out rows stops rising.
 
     The machine's biases are those of columns that nothing joins, as ``init_visible_biases_`` finds them.
     The rate falls where ln p of the rows held out no longer rises, or with a label their ln p(y | x); then
-    training ends. The best parameters are kept. The other arguments are those of ``train_exactly``.
+    training ends. The best parameters are kept. The other arguments are those of ``train_exact``.
 
     Args:
         validation: Rows held out, of which 2,048 are read at most.
@@ -261,14 +261,14 @@ def fit_exact(
         seed: Seed of the couplings and of the rows of every update.
 
     Raises:
-        ValueError: as ``train_exactly``.
+        ValueError: as ``train_exact``.
 
     Examples:
         >>> import torch
         >>> import harmonium as hm
         >>> rows = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).repeat(50, 1)
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
-        >>> fit = hm.training.fit_exact(machine, rows, validation=rows)
+        >>> fit = hm.training.train_exact_until_best(machine, rows, validation=rows)
         >>> fit.score > -0.9  # independent columns: -1.4
         True
     """
@@ -283,7 +283,7 @@ def fit_exact(
     score = partial(mean_score, weights=held_weights, roots=roots, objective=objective)
     falling, history = _FallingRate(machine, score(machine, held)), list[Record]()
     with suppress(TrainingDiverged):  # the best parameters until then serve
-        run = train_exactly(
+        run = train_exact(
             machine,
             v,
             weights,
@@ -300,7 +300,7 @@ def fit_exact(
         )
         history = run.whole().history
     falling.put_back()
-    return ExactFit(falling.best, [record for record in history if record["step"] <= falling.best_step])
+    return BestFit(falling.best, [record for record in history if record["step"] <= falling.best_step])
 
 
 @final
@@ -312,7 +312,7 @@ class _FallingRate:
 
     def __init__(self, machine: BoltzmannMachine, score: float) -> None:
         self.parameters = [parameter.detach() for parameter in machine.parameters()]
-        self.kept, self.best_step = [parameter.clone() for parameter in self.parameters], 0
+        self.best_values, self.best_step = [parameter.clone() for parameter in self.parameters], 0
         self.best, self.bar, self.waited = score, score, 0
         self.falls = iter(_FALLS)
         self.factor, self.patience = next(self.falls)
@@ -321,7 +321,7 @@ class _FallingRate:
         """Returns the factor of the rate."""
         return self.factor
 
-    def wants(self, step: int, total: int) -> bool:
+    def needs_update(self, step: int, total: int) -> bool:
         """Returns False: metrics alone count."""
         return False
 
@@ -334,7 +334,7 @@ class _FallingRate:
         self.bar, self.waited = (score, 0) if gains else (self.bar, self.waited + 1)
         if score > self.best:
             self.best, self.best_step = score, update.step
-            torch._foreach_copy_(self.kept, self.parameters)
+            torch._foreach_copy_(self.best_values, self.parameters)
         if self.waited >= self.patience:
             fall = next(self.falls, None)
             if fall is None:
@@ -345,4 +345,4 @@ class _FallingRate:
 
     def put_back(self) -> None:
         """Goes back to the best parameters; momenta stay, as to go back with them was no better."""
-        torch._foreach_copy_(self.parameters, self.kept)
+        torch._foreach_copy_(self.parameters, self.best_values)
