@@ -114,7 +114,7 @@ def test_evidence_that_does_not_fit_is_refused(text: str, message: str, tmp_path
     with pytest.raises(ValueError, match=message):
         hm.exchange.read(path, evidence=tmp_path / "e")
     (tmp_path / "G").write_text("2 1\n1 2\n")
-    with pytest.raises(ValueError, match="evidence: expected beside a file of UAI"):
+    with pytest.raises(ValueError, match="evidence: expected beside a file of uai, received beside gset"):
         hm.exchange.read(tmp_path / "G", evidence=tmp_path / "e")
 
 

@@ -108,7 +108,8 @@ def test_a_run_is_repeated_to_the_byte_and_has_nothing_to_resume(
     kept = check_repeated(cli, run, again)
     cli.succeed("train", "--resume", run)
     assert (run / "machine.safetensors").read_bytes() == kept
-    assert "holds a run" in cli.refuse("train", folder / "rows.csv", run)
+    refused = cli.refuse("train", folder / "rows.csv", run)
+    assert "holds a run" in refused and "; --resume continues it, --overwrite replaces it" in refused
     cli.succeed("train", folder / "rows.csv", again, "--seed", 1, "--overwrite")
     assert (again / "machine.safetensors").read_bytes() != kept
     page = Path(cli.succeed("report", run, "--sweeps", 20, "--mixing-sweeps", 20, "--json").json["file"])

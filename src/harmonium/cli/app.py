@@ -173,6 +173,7 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
         argument = parameter.param_type_name == "argument"
         metavar = parameter.metavar or parameter.name.upper()
         names[parameter.name] = metavar.strip("[]") if argument else parameter.opts[0]
-    names["machine"] = names.get("run", "machine")
+    names = {name: names.get("run", name) for name in ("machine", "path")} | names
     head, colon, rest = message.partition(": ")
+    rest = re.sub(r"(?<!-)\b(?=(resume continues|overwrite replaces) it)", "--", rest)
     return ", ".join(names.get(word, word) for word in head.split(", ")) + colon + rest

@@ -16,10 +16,9 @@ from harmonium.exchange.dimod import (
 )
 from harmonium.exchange.exchange import (
     FORMATS as FORMATS,
-    form_by_suffix as form_by_suffix,
+    SUFFIXES as SUFFIXES,
     read as read,
     recognised as recognised,
-    writable as writable,
     write as write,
 )
 from harmonium.exchange.scikit_learn import from_sklearn as from_sklearn, to_sklearn as to_sklearn

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
 from harmonium.layers import Bernoulli, Layer
 from harmonium.machine import BoltzmannMachine
+
+Row = TypeVar("Row")
 
 
 class Exchanged(NamedTuple):
@@ -34,12 +38,11 @@ class Format(NamedTuple):
         suffix: Suffix that files usually have.
         program: The files in words, by the program that writes them.
         recognises: whether a file is of this format, by its beginning.
-        read: Reads a file; with ``ages`` at an age in updates (None: the last), and with ``observes`` beside
-            a file of evidence, or None. ValueError: damaged, or a machine that harmonium has not.
+        read: Reads a file, with ``option`` by its name where it is not None. ValueError: damaged, or a
+            machine that harmonium has not.
         write: Returns a file's contents, of a machine and its chains, or None; None: the format is only read.
             ValueError: a machine that the format has no place for.
-        ages: whether a file may have a machine at several ages.
-        observes: whether a file of evidence may go with a file.
+        option: name of the argument of ``exchange.read`` that the format takes; "": none.
         whole: whether a file has a place for a machine's constant, and takes care of forbidden states.
     """
 
@@ -49,9 +52,47 @@ class Format(NamedTuple):
     recognises: Callable[[Path], bool]
     read: Callable[..., Exchanged]
     write: Callable[[BoltzmannMachine, Tensor | None], bytes] | None = None
-    ages: bool = False
-    observes: bool = False
+    option: str = ""
     whole: bool = False
+
+
+def begins_with(pattern: bytes) -> Callable[[Path], bool]:
+    """Returns a function that tests the first 4096 bytes of a file."""
+
+    def matches(path: Path) -> bool:
+        with path.open("rb") as file:
+            return re.match(pattern, file.read(4096)) is not None
+
+    return matches
+
+
+def parse_lines(
+    lines: Iterable[tuple[int, str]], parse: Callable[[list[str]], Row], expected: str
+) -> list[Row]:
+    """Parses the words of every line that has any.
+
+    Args:
+        lines: Numbers and texts of the lines.
+        parse: Returns the value of a line; ValueError or TypeError: it has none.
+        expected: The content of a line, for messages.
+    """
+    rows = []
+    for number, line in lines:
+        try:
+            if words := line.split():
+                rows.append(parse(words))
+        except (TypeError, ValueError):
+            message = f"line {number}: expected {expected}, received {line.strip()[:60]!r}"
+            raise ValueError(message) from None
+    return rows
+
+
+def finite(word: str) -> float:
+    """Returns a finite number; ValueError: the word is none."""
+    value = float(word)
+    if not isfinite(value):
+        raise ValueError(f"expected a finite number, received {word}")
+    return value
 
 
 def make_rbm(visible: Layer, W: Tensor, a: Tensor, b: Tensor, origin: dict[str, Any]) -> BoltzmannMachine:

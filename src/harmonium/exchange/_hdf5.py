@@ -13,13 +13,7 @@ from torch import Tensor
 
 from harmonium.data.files import check_dataset, import_h5py, inside
 
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
-
-
-def has_signature(path: Path) -> bool:
-    """Returns whether a file begins as HDF5 does."""
-    with path.open("rb") as file:
-        return file.read(len(SIGNATURE)) == SIGNATURE
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 @contextmanager
@@ -32,6 +26,15 @@ def opened(path: Path) -> Iterator[Any]:
         raise ValueError(f"damaged, or no HDF5 file ({error})") from error
     with file:
         yield file
+
+
+def names_of(path: Path) -> set[str]:
+    """Returns the names of the groups, arrays and attributes at the root of a file; none of other files."""
+    with path.open("rb") as file:
+        if file.read(len(_SIGNATURE)) != _SIGNATURE:
+            return set()
+    with opened(path) as file:
+        return {*file, *file.attrs}
 
 
 def group_of(group: Any, name: str) -> Any:
@@ -61,11 +64,13 @@ def array(group: Any, name: str) -> Tensor:
 
 
 def text(group: Any, name: str) -> str | None:
-    """Returns a short text, or None."""
-    dataset = inside(group, name)
-    if dataset is None:
-        return None
-    if not isinstance(dataset, import_h5py().Dataset) or dataset.shape != ():
-        raise ValueError(f"{name}: expected a text")
-    value = dataset[()]
+    """Returns a short text, an attribute or in the group, or None."""
+    value = group.attrs.get(name)
+    if value is None:
+        dataset = inside(group, name)
+        if dataset is None:
+            return None
+        if not isinstance(dataset, import_h5py().Dataset) or dataset.shape != ():
+            raise ValueError(f"{name}: expected a text")
+        value = dataset[()]
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

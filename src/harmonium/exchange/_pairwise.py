@@ -60,12 +60,12 @@ def to_machine(
     layers: list[Layer] = [
         Bernoulli(len(x)) if n == 1 else Categorical(len(x), n) for n, x in members.items()
     ]
-    place = {i: (l, k) for l, x in enumerate(members.values()) for k, i in enumerate(x)}
+    unit_of = {i: (l, k) for l, x in enumerate(members.values()) for k, i in enumerate(x)}
     biases = [np.zeros((len(x), size)) for size, x in members.items()]
     constant = model.constant
 
     def add_field(i: int, field: Array) -> float:
-        l, k = place[i]
+        l, k = unit_of[i]
         binary = values[i] == 1
         biases[l][k] += field[1:] - field[0] if binary else field
         return float(field[0]) if binary else 0.0
@@ -74,10 +74,10 @@ def to_machine(
     for i, field in enumerate(model.fields):
         constant += add_field(i, field)
     for pair, table in model.tables.items():
-        if place[pair[0]][0] > place[pair[1]][0]:
+        if unit_of[pair[0]][0] > unit_of[pair[1]][0]:
             pair, table = (pair[1], pair[0]), table.T
         i, j = pair
-        (l, a), (m, b) = place[i], place[j]
+        (l, a), (m, b) = unit_of[i], unit_of[j]
         if values[i] == 1:  # what the first value has is left to the field of the other
             constant += add_field(j, table[0])
             table = table[1:] - table[:1]
@@ -106,9 +106,9 @@ def to_machine(
         coupling.fill_(torch.from_numpy(tables.reshape(coupling.weight.shape)))
     machine.constant = -constant
     if labels is not None:
-        seen, units = observed or {}, (place[i] for i in range(len(values)))
+        observed, units = observed or {}, (unit_of[i] for i in range(len(values)))
         variables = [
-            Variable(x, None, seen[i]) if i in seen else Variable(x, next(units))
+            Variable(x, None, observed[i]) if i in observed else Variable(x, next(units))
             for i, x in enumerate(labels)
         ]
         name_variables(machine, variables)
@@ -126,7 +126,7 @@ def of_machine(machine: BoltzmannMachine, program: str) -> Pairwise:
         raise misfit(machine, f"units with two values or categories for {program}")
     levels = [_levels(layer) for layer in machine.layers]
     units = [x.unit for x in variables_of(machine) if x.unit]
-    place = {unit: i for i, unit in enumerate(units)}
+    number_of = {unit: i for i, unit in enumerate(units)}
 
     def allowed(table: Array) -> Array:
         return np.where(table < -penalty / 2, -inf, table) if penalty else table
@@ -140,7 +140,7 @@ def of_machine(machine: BoltzmannMachine, program: str) -> Pairwise:
         pairs, blocks = hamiltonian.joined_units(edge)
         for (a, b), block in zip(pairs.tolist(), blocks.cpu().numpy(), strict=True):
             table = allowed(levels[l] @ block @ levels[m].T)
-            i, j = place[l, a], place[m, b]
+            i, j = number_of[l, a], number_of[m, b]
             tables[min(i, j), max(i, j)] = table if i < j else table.T
     return Pairwise(fields, tables, -machine.constant)
 

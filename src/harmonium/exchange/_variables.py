@@ -38,14 +38,14 @@ def units_of(machine: BoltzmannMachine) -> list[tuple[int, int]]:
 def variables_of(machine: BoltzmannMachine) -> list[Variable]:
     """Lists the variables of a machine in their order; ValueError: metadata without each unit once."""
     units = units_of(machine)
-    labels, places = (machine.metadata.get(name, units) for name in ("variables", "units"))
+    labels, units_read = (machine.metadata.get(name, units) for name in ("variables", "units"))
     try:
-        found = [
-            Variable(_from_json(label), (place[0], place[1]) if len(place) == 2 else None, place[0])
-            for label, place in zip(labels, places, strict=True)
+        variables = [
+            Variable(_from_json(label), (unit[0], unit[1]) if len(unit) == 2 else None, unit[0])
+            for label, unit in zip(labels, units_read, strict=True)
         ]
-        if sorted(x.unit for x in found if x.unit) == units:
-            return found
+        if sorted(x.unit for x in variables if x.unit) == units:
+            return variables
     except (TypeError, ValueError, LookupError):  # damaged, too
         pass
     raise ValueError(f"machine: expected each of its {len(units)} units once in metadata['units']")

@@ -8,7 +8,6 @@ The energy is -Σ h - Σ_{i<j} J, as here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,21 @@ from torch import Tensor
 
 from harmonium._size_limit import check_claim
 from harmonium.data import Letters
-from harmonium.exchange._format import Exchanged, Format, misfit
+from harmonium.exchange._format import Exchanged, Format, begins_with, finite, misfit, parse_lines
 from harmonium.exchange._pairwise import Pairwise, to_machine
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import ALPHABETS
 
-
-def _recognises(path: Path) -> bool:
-    with path.open("rb") as file:
-        first = file.readline(200).split()
-    return len(first) in (4, 6) and first[0] in (b"h", b"J")
+_Row = tuple[Any, ...]
+_recognises = begins_with(rb"\s*[hJ]([^\S\n]+\S+){3}([^\S\n]+\S+){0,2}[^\S\n]*(\n|$)")
 
 
 def _read(path: Path) -> Exchanged:
-    fields, pairs = _parse(path)
+    with path.open(encoding="ascii", errors="replace") as file:
+        rows = parse_lines(
+            enumerate(file, 1), _parse_line, "'h i a value' or 'J i j a b value' with a finite value"
+        )
+    fields, pairs = ([row for row in rows if len(row) == size] for size in (3, 5))
     alphabet, states = _alphabet_of(fields, pairs)
     sites = 1 + max((i for i, *_ in fields), default=-1)
     if not 1 <= sites <= len(fields):
@@ -95,31 +95,14 @@ def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-_Field = tuple[int, str, float]
-_Pair = tuple[int, int, str, str, float]
-
-
-def _parse(path: Path) -> tuple[list[_Field], list[_Pair]]:
-    fields, pairs = list[_Field](), list[_Pair]()
-    with path.open(encoding="ascii", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            cells = line.split()
-            try:
-                value = float(cells[-1]) if cells else 0.0
-                if not isfinite(value):
-                    raise ValueError
-                if len(cells) == 4 and cells[0] == "h":
-                    fields.append((int(cells[1]), cells[2], value))
-                elif len(cells) == 6 and cells[0] == "J":
-                    pairs.append((int(cells[1]), int(cells[2]), cells[3], cells[4], value))
-                elif cells:
-                    raise ValueError
-            except ValueError:
-                raise ValueError(
-                    f"line {number}: expected 'h i a value' or 'J i j a b value' with a finite value, "
-                    f"received {line.strip()[:60]!r}"
-                ) from None
-    return fields, pairs
+def _parse_line(words: list[str]) -> _Row:
+    """Returns a field, (site, letter, value), or a coupling, (site, site, letter, letter, value)."""
+    match words:
+        case ["h", i, a, value]:
+            return int(i), a, finite(value)
+        case ["J", i, j, a, b, value]:
+            return int(i), int(j), a, b, finite(value)
+    raise ValueError
 
 
 def _usual_alphabet(states: int) -> str | None:
@@ -127,7 +110,7 @@ def _usual_alphabet(states: int) -> str | None:
     return {len(known): known for known in reversed(ALPHABETS.values())}.get(states)
 
 
-def _alphabet_of(fields: list[_Field], pairs: list[_Pair]) -> tuple[str, Sequence[str]]:
+def _alphabet_of(fields: list[_Row], pairs: list[_Row]) -> tuple[str, Sequence[str]]:
     """Returns the alphabet, and states as they are written, in their order.
 
     Letters are in the order of a known alphabet, or as they first come. States may be numbers from 0, as of

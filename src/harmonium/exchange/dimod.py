@@ -53,12 +53,12 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
             model.set_quadratic(names[i], names[j], -table)
         model.offset = machine.constant
         return model
-    found = Quadratic.of_machine(machine, "dimod")
-    model = dimod.BinaryQuadraticModel("SPIN" if found.spins else "BINARY")
-    model.add_linear_from(zip(names, found.linear.tolist(), strict=True))  # first, which gives the order
-    joined = zip(found.pairs.tolist(), found.values.tolist(), strict=True)
+    quadratic = Quadratic.of_machine(machine, "dimod")
+    model = dimod.BinaryQuadraticModel("SPIN" if quadratic.spins else "BINARY")
+    model.add_linear_from(zip(names, quadratic.linear.tolist(), strict=True))  # first, which gives the order
+    joined = zip(quadratic.pairs.tolist(), quadratic.values.tolist(), strict=True)
     model.add_quadratic_from((names[i], names[j], value) for (i, j), value in joined)
-    model.offset = found.constant
+    model.offset = quadratic.constant
     return model
 
 
@@ -88,27 +88,23 @@ def from_dimod(model: Any) -> BoltzmannMachine:
     names, offset = list(model.variables), _checks.real(float(model.offset), "model.offset")
     if not names:
         raise ValueError("model: expected variables, received none")
-    place = {name: i for i, name in enumerate(names)}
     if isinstance(model, dimod.DiscreteQuadraticModel):
         fields, tables = [-np.array(model.get_linear(name)) for name in names], dict[tuple[int, int], Any]()
-        for name, i in place.items():
+        numbers = {name: i for i, name in enumerate(names)}
+        for name, i in numbers.items():
             if len(fields[i]) < 2:
                 raise ValueError(
                     f"model: expected at least two cases for every variable, received 1 for {name!r}"
                 )
             for other in model.adj[name]:
-                if i < place[other]:
-                    tables[i, place[other]] = -np.array(model.get_quadratic(name, other, array=True))
+                if i < numbers[other]:
+                    tables[i, numbers[other]] = -np.array(model.get_quadratic(name, other, array=True))
         machine = to_machine(Pairwise(fields, tables, -offset), names, one_hot=True)
     else:
-        joined = {tuple(sorted((place[u], place[v]))): x for (u, v), x in model.quadratic.items() if x}
-        machine = Quadratic(
-            model.vartype.name == "SPIN",
-            torch.tensor([float(model.linear[name]) for name in names], dtype=torch.float64),
-            torch.tensor(list(joined), dtype=torch.int64).view(-1, 2),
-            torch.tensor(list(map(float, joined.values())), dtype=torch.float64),
-            offset,
-        ).to_machine(names)
+        linear, (rows, columns, values), _ = model.to_numpy_vectors(names)
+        pairs = torch.from_numpy(np.stack([rows, columns], 1)[values != 0]).long()
+        biases, weights = (torch.from_numpy(x.astype(np.float64)) for x in (linear, values[values != 0]))
+        machine = Quadratic(model.vartype is dimod.SPIN, biases, pairs, weights, offset).to_machine(names)
     try:
         refuse_infinite(machine, forbidden=False)
     except ValueError as error:
@@ -164,15 +160,15 @@ def states_to_dimod(machine: BoltzmannMachine, states: Sequence[Tensor], counts:
         ValueError: a machine with other units, or states that do not fit.
     """
     dimod = _import_dimod()
-    model, given = to_dimod(machine), machine.check_states(states)
+    model, states = to_dimod(machine), machine.check_states(states)
     spins = getattr(model, "vartype", None) is not None and model.vartype.name == "SPIN"
     variables = variables_of(machine)
     free = [i for i, x in enumerate(variables) if x.unit]
-    digits = values_of(machine, given)[:, free].astype(np.int8 if spins else np.int64)
+    digits = values_of(machine, states)[:, free].astype(np.int8 if spins else np.int64)
     names = [variables[i].label for i in free]
     return dimod.SampleSet.from_samples(
         (digits if spins else digits.clip(min=0), names),  # the lower value of a spin among bits
         vartype=model.vartype if hasattr(model, "vartype") else "DISCRETE",
-        energy=machine.energy(given).numpy(force=True),
+        energy=machine.energy(states).numpy(force=True),
         num_occurrences=None if counts is None else counts.numpy(force=True),
     )

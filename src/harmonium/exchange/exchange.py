@@ -22,20 +22,8 @@ from harmonium.machine import BoltzmannMachine, refuse_infinite
 
 FORMATS = {x.form: x for x in (ADABMDCA, GSET, PLMC, QUBO, RBM_JL, RBMS, TEXT, UAI)}
 """Every format by its name, in the order in which files are looked at."""
-_WRITERS = {name: kind.write for name, kind in FORMATS.items() if kind.write}
-
-
-def writable() -> list[str]:
-    """Returns the names of the formats that are written."""
-    return list(_WRITERS)
-
-
-def form_by_suffix(path: Path) -> str:
-    """Returns the format that is written to a file of this name; ValueError: none is."""
-    known = {FORMATS[name].suffix: name for name in writable()}
-    if path.suffix not in known:
-        raise ValueError(f"path: expected a name that ends in {', '.join(known)}, or a form, received {path}")
-    return known[path.suffix]
+SUFFIXES = {x.suffix: x for x in FORMATS.values() if x.write}
+"""The formats that are written, by the suffixes of their files."""
 
 
 def read(
@@ -74,19 +62,15 @@ def read(
         raise FileNotFoundError(f"path: expected a file of another program, found none at {path}")
     try:
         chosen = _recognise(path) if form == "auto" else FORMATS[form]
-        if update is not None and not chosen.ages:
-            raise ValueError(f"update: expected None, as the file has one machine, received {update}")
-        if evidence is not None and not chosen.observes:
-            raise ValueError(f"evidence: expected beside a file of UAI, received beside one of {chosen.form}")
+        options = {"update": update, "evidence": None if evidence is None else Path(evidence)}
+        options = {name: value for name, value in options.items() if value is not None}
+        for name in options.keys() - {chosen.option}:
+            takers = ", ".join(kind.form for kind in FORMATS.values() if kind.option == name)
+            raise ValueError(f"{name}: expected beside a file of {takers}, received beside {chosen.form}")
         with torch.no_grad():
-            if chosen.ages:
-                found = chosen.read(path, update)
-            elif chosen.observes:
-                found = chosen.read(path, None if evidence is None else Path(evidence))
-            else:
-                found = chosen.read(path)
-        refuse_infinite(found.machine, forbidden=chosen.whole)
-        return found
+            exchanged = chosen.read(path, **options)
+        refuse_infinite(exchanged.machine, forbidden=chosen.whole)
+        return exchanged
     except ValueError as error:
         raise ValueError(f"path: {path}: {error}") from error
     except ImportError:
@@ -130,13 +114,16 @@ def write(
         ...     hm.exchange.write(machine, f"{folder}/machine.txt")
     """
     path = Path(path)
-    _checks.one_of(form, "form", ("auto", *writable()))
-    form = form_by_suffix(path) if form == "auto" else form
+    _checks.one_of(form, "form", ("auto", *(kind.form for kind in SUFFIXES.values())))
+    if form == "auto" and path.suffix.lower() not in SUFFIXES:
+        raise ValueError(
+            f"path: expected a name that ends in {', '.join(SUFFIXES)}, or a form, received {path}"
+        )
+    chosen = SUFFIXES[path.suffix.lower()] if form == "auto" else FORMATS[form]
     check_free(path, overwrite)
     if chains is not None:
         chains = _checks.tensor(chains, "chains", machine.dtype, machine.device)
         machine.check_rows(chains, "chains")
-    chosen = FORMATS[form]
     if machine.constant and not chosen.whole:
         raise ValueError(
             f"machine: expected no constant of the energy for {chosen.program}, which have no place for it, "
@@ -145,7 +132,8 @@ def write(
     with torch.no_grad():
         if not chosen.whole:
             refuse_infinite(machine, forbidden=False)
-        contents = _WRITERS[form](machine, chains)
+        assert chosen.write is not None
+        contents = chosen.write(machine, chains)
     replace_file(path, contents)
 
 

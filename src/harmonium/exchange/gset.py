@@ -6,25 +6,17 @@ none in the whole file where all weights are 1.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from math import isfinite
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium._size_limit import check_claim
-from harmonium.exchange._format import Exchanged, Format, misfit
+from harmonium.exchange._format import Exchanged, Format, begins_with, finite, misfit, parse_lines
 from harmonium.exchange._quadratic import Quadratic
 from harmonium.machine import BoltzmannMachine
 
-
-def _recognises(path: Path) -> bool:
-    with path.open("rb") as file:
-        head = rb"\s*\d+[ \t]+\d+[ \t]*\r?\n\s*\d+[ \t]+\d+([ \t]+\S+)?[ \t]*\r?(\n|$)"
-        return re.match(head, file.read(200)) is not None
+_recognises = begins_with(rb"\s*\d+[ \t]+\d+[ \t]*\r?\n\s*\d+[ \t]+\d+([ \t]+\S+)?[ \t]*\r?(\n|$)")
 
 
 def _read(path: Path) -> Exchanged:
@@ -36,14 +28,26 @@ def _read(path: Path) -> Exchanged:
         if vertices < 1:
             raise ValueError(f"line 1: expected at least one vertex, received {vertices}")
         check_claim(8 * vertices, path.stat().st_size, f"{vertices} vertices")
-        table = _read_edges(file, edges)
-    pairs, weights = table[:, :2].astype(np.int64) - 1, torch.from_numpy(table[:, 2])
-    outside = (pairs < 0) | (pairs >= vertices)
-    if outside.any():
-        line = int(outside.any(1).argmax())
-        raise ValueError(f"line {line + 2}: expected vertices 1..{vertices}, received {pairs[line] + 1}")
+        columns = set[int]()
+
+        def parse_edge(words: list[str]) -> tuple[int, int, float]:
+            columns.add(len(words))
+            i, j, weight = words if len(words) == 3 else (*words, "1")
+            if len(columns) > 1 or not (0 < int(i) <= vertices and 0 < int(j) <= vertices):
+                raise ValueError
+            return int(i) - 1, int(j) - 1, finite(weight)
+
+        rows = parse_lines(
+            enumerate(file, 2),
+            parse_edge,
+            f"two vertices and a finite weight, vertices in 1..{vertices}, a weight on all lines or on none",
+        )
+    if len(rows) != edges:
+        raise ValueError(f"expected {edges} lines after the first, one for each edge, received {len(rows)}")
+    pairs = torch.tensor([row[:2] for row in rows], dtype=torch.int64).view(-1, 2)
+    weights = torch.tensor([row[2] for row in rows], dtype=torch.float64)
     none = torch.zeros(vertices, dtype=torch.float64)
-    machine = Quadratic(True, none, torch.from_numpy(pairs), weights).to_machine()
+    machine = Quadratic(True, none, pairs, weights).to_machine()
     if torch.equal(weights.float().double(), weights):  # as all published ones, which sweeps twice as fast
         machine.float()
     machine.metadata["origin"] = {"form": "gset", "weight": float(weights.sum())}
@@ -61,31 +65,6 @@ def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
         values = zip((pairs + 1).tolist(), (-J.flatten()).tolist(), strict=True)
         lines += [f"{i} {j} {weight:.17g}" for (i, j), weight in values]
     return "\n".join([f"{machine.layers[0].n_units} {len(lines)}", *lines, ""]).encode()
-
-
-def _read_edges(lines: Iterable[str], edges: int) -> np.ndarray:
-    """Returns vertices and weight of every edge, (edges, 3); 1 where no line has a weight."""
-    rows = [(number, words) for number, line in enumerate(lines, 2) if (words := line.split())]
-    each = len(rows[0][1]) if rows else 3
-    for number, words in rows:
-        vertices = all(word.isdecimal() and len(word) < 10 for word in words[:2])
-        if len(words) != each or each not in (2, 3) or not vertices or not _is_finite(words[-1]):
-            raise ValueError(
-                f"line {number}: expected two vertices and a finite weight, or a weight on no line, "
-                f"received {' '.join(words)[:30]!r}"
-            )
-    if len(rows) != edges:
-        raise ValueError(f"expected {edges} lines after the first, one for each edge, received {len(rows)}")
-    table = np.ones((edges, 3))
-    table[:, :each] = np.array([words for _, words in rows], dtype=np.float64).reshape(edges, each)
-    return table
-
-
-def _is_finite(word: str) -> bool:
-    try:
-        return isfinite(float(word))
-    except ValueError:
-        return False
 
 
 GSET = Format("gset", ".gset", "graphs of the Gset collection", _recognises, _read, _write)

@@ -18,41 +18,30 @@ from harmonium.data import Letters
 from harmonium.exchange._format import Exchanged, Format
 from harmonium.exchange._pairwise import Pairwise, to_machine
 
-_HEAD = 20  # bytes of the five counts
 _MOST = 128  # letters of an alphabet, of ASCII
 
 
 def _recognises(path: Path) -> bool:
-    return any(_layout(path, precision) is not None for precision in (4, 8))
+    return any(_find_layout(path, precision) is not None for precision in (4, 8))
 
 
 def _read(path: Path) -> Exchanged:
     size = path.stat().st_size
-    known = [layout for precision in (4, 8) if (layout := _layout(path, precision))]
-    if not known:
+    layouts = {layout.size: layout for precision in (4, 8) if (layout := _find_layout(path, precision))}
+    if not layouts:
         raise ValueError("expected counts of sites and letters and an alphabet of different letters first")
-    layout = next((layout for layout in known if layout.size == size), None)
-    if layout is None:
-        sizes = " or ".join(str(layout.size) for layout in known)
+    layout = layouts.get(size, layouts[min(layouts)])
+    alphabet, L, real, q = layout.alphabet, layout.sites, layout.real, len(layout.alphabet)
+    if size not in layouts:
         raise ValueError(
-            f"expected {sizes} bytes for {known[0].sites} sites of {known[0].letters} letters, received "
-            f"{size}{'; it is cut off' * (size < known[0].size)}"
+            f"expected {' or '.join(map(str, layouts))} bytes for {L} sites of {q} letters, received "
+            f"{size}{'; it is cut off' * (size < min(layouts))}"
         )
-    L, q, alphabet = layout.sites, layout.letters, layout.alphabet
     check_claim(8 * (L * q) ** 2, size, f"couplings of {L} sites")
-    real = np.dtype(f"<f{layout.precision}")
-    with path.open("rb") as file:
-        file.seek(_HEAD + 4 * layout.precision)
-        (effective,) = np.fromfile(file, real, 1).tolist()
-        file.seek(q + layout.precision * layout.sequences, 1)
-        target = file.read(L).decode("ascii", errors="replace")
-        positions = np.fromfile(file, "<i4", L).tolist()
-        file.seek(L * q * layout.precision, 1)
-        h = np.fromfile(file, real, L * q).reshape(L, q).astype(float)
-        pairs = L * (L - 1) // 2
-        file.seek(pairs * q * q * layout.precision, 1)
-        blocks = np.fromfile(file, real, pairs * q * q).reshape(pairs, q, q)
+    head = np.fromfile(path, np.dtype(layout.head), 1)[0]
     i, j = np.triu_indices(L, 1)
+    offset = head.nbytes + len(i) * q * q * np.dtype(real).itemsize  # frequencies of pairs
+    h, blocks = head["fields"].astype(float), np.fromfile(path, real, offset=offset).reshape(len(i), q, q)
     for site, a in np.argwhere(~np.isfinite(h)).tolist():
         raise ValueError(f"expected finite fields, received {h[site, a]} for site {site}, {alphabet[a]}")
     for k, a, b in np.argwhere(~np.isfinite(blocks)).tolist():
@@ -60,7 +49,9 @@ def _read(path: Path) -> Exchanged:
             f"expected finite couplings, received {blocks[k, a, b]} for sites {i[k]} {j[k]}, "
             f"{alphabet[a]} {alphabet[b]}"
         )
-    origin: dict[str, Any] = {"form": "plmc", "positions": positions, "effective_sequences": effective}
+    origin: dict[str, Any] = {"form": "plmc", "positions": head["positions"].tolist()}
+    origin["effective_sequences"] = float(head["reals"][-1])
+    target = head["target"].tobytes().decode("ascii", errors="replace")
     if set(target) != {alphabet[0]}:  # which stands for every site where there is none
         origin["target"] = target
     tables = dict(zip(zip(i.tolist(), j.tolist(), strict=True), blocks, strict=True))
@@ -71,36 +62,31 @@ def _read(path: Path) -> Exchanged:
 
 
 class _Layout(NamedTuple):
-    """The head of a file.
+    """The parts of a file: ``head`` has those before the tables of pairs, ``size`` the bytes of them all."""
 
-    Attributes:
-        size: bytes that the whole file has.
-        precision: bytes of a real number.
-    """
-
-    size: int
-    precision: int
-    sites: int
-    letters: int
-    sequences: int
     alphabet: str
+    sites: int
+    real: str
+    size: int
+    head: list[Any]
 
 
-def _layout(path: Path, precision: int) -> _Layout | None:
-    """Returns what a file's head claims in a precision; None: it cannot be one."""
+def _find_layout(path: Path, precision: int) -> _Layout | None:
+    """Returns the layout that a file has if its real numbers have a precision; None: it cannot have it."""
     with path.open("rb") as file:
-        counts = np.frombuffer(file.read(_HEAD).ljust(_HEAD, b"\xff"), "<i4").tolist()
-        L, q, used, left = counts[:4]
+        L, q, used, left, _ = np.frombuffer(file.read(20).ljust(20, b"\xff"), "<i4").tolist()
         if min(L, q - 1, used + 1, left + 1) < 1 or q > _MOST:
             return None
         file.seek(5 * precision, 1)
         letters = file.read(q)
     if len(set(letters)) != q or not all(33 <= letter < 127 for letter in letters):
         return None
-    pairs = L * (L - 1) // 2 * q * q
-    reals = 5 + used + left + 2 * L * q + 2 * pairs
-    size = _HEAD + q + 5 * L + precision * reals
-    return _Layout(size, precision, L, q, used + left, letters.decode("ascii"))
+    real = f"<f{precision}"
+    head: list[Any] = [("counts", "<i4", (5,)), ("reals", real, (5,)), ("alphabet", "S1", (q,))]
+    head += [("weights", real, (used + left,)), ("target", "S1", (L,)), ("positions", "<i4", (L,))]
+    head += [("frequencies", real, (L, q)), ("fields", real, (L, q))]
+    size = 20 + q + 5 * L + precision * (5 + used + left + 2 * L * q + L * (L - 1) * q * q)
+    return _Layout(letters.decode("ascii"), L, real, size, head)
 
 
 PLMC = Format("plmc", ".params", "binary parameters of plmc", _recognises, _read)

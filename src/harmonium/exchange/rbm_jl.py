@@ -8,7 +8,7 @@ These come in three more parametrisations, pReLU, xReLU and nsReLU: θ, γ (1 in
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,15 +35,12 @@ _KINDS = ("RBM", "CenteredRBM", "StandardizedRBM")
 
 
 def _recognises(path: Path) -> bool:
-    if not _hdf5.has_signature(path):
-        return False
-    with _hdf5.opened(path) as file:
-        return _VERSION in file or _VERSION in file.attrs
+    return _VERSION in _hdf5.names_of(path)
 
 
 def _read(path: Path) -> Exchanged:
     with _hdf5.opened(path) as file:
-        version, kind = _said(file, _VERSION), _said(file, "rbm_type")
+        version, kind = _hdf5.text(file, _VERSION), _hdf5.text(file, "rbm_type")
         if version is None or version.split(".")[0] != "1":
             raise ValueError(f"{_VERSION}: expected 1, received {version!r}")
         if kind not in _KINDS:
@@ -65,8 +62,8 @@ def _read(path: Path) -> Exchanged:
         raise ValueError("scale_v, scale_h: expected numbers above 0")
     J = J / scales[0].unsqueeze(1) / scales[1]
     machine = BoltzmannMachine([visible, hidden], seed=None).double()
-    below.fill(visible, *_shifted(theta_v, -(J @ offsets[1]), below.linear))
-    above.fill(hidden, *_shifted(theta_h, -(J.t() @ offsets[0]), above.linear))
+    visible.set_finite_(**below.values(*_shifted(theta_v, -(J @ offsets[1]), below.linear)))
+    hidden.set_finite_(**above.values(*_shifted(theta_h, -(J.t() @ offsets[0]), above.linear)))
     for layer, axis in ((visible, 1), (hidden, 0)):
         if layer.scale is not None:
             J = J / layer.scale.detach().double().unsqueeze(axis)
@@ -76,7 +73,7 @@ def _read(path: Path) -> Exchanged:
 
 
 def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-    kinds = [name for layer in machine.layers if (name := _kind_of(layer))]
+    kinds = [name for x in machine.layers for units, name in _WRITTEN.items() if isinstance(x, units)]
     if machine.edges != ((0, 1),) or machine.visible != (0,) or len(kinds) < len(machine.layers):
         units = "Bernoulli, Spin, Categorical, Gaussian, ReLU or DoubleReLU units"
         raise misfit(machine, f"a visible layer beside a hidden one, of {units}, for RBM.jl")
@@ -88,103 +85,92 @@ def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
             ("visible", "hidden"), kinds, machine.layers, hamiltonian.thetas, strict=True
         ):
             shapes.append((layer.n_units, layer.columns_per_unit) if layer.one_hot else (layer.width,))
-            par = torch.stack([x.view(shapes[-1]) for x in _LAYERS[name].pack(natural)], -1)
+            if name == "dReLU":  # θ₊ and θ₋ of their mean and half their difference
+                natural = (natural[0] + natural[1], natural[0] - natural[1], *natural[2:])
+            par = torch.stack([x.view(shapes[-1]) for x in natural], -1)
             file[f"{side}_type"], file[f"{side}_par"] = name, par.cpu().numpy()
         file["weights"] = hamiltonian.J[0].t().reshape(*shapes[1], *shapes[0]).cpu().numpy()
     return buffer.getvalue()
 
 
-def _kind_of(layer: Layer) -> str | None:
-    """Returns the format's first name for a kind of layer; None: it has none."""
-    return next((name for name, kind in _LAYERS.items() if isinstance(layer, kind.units)), None)
+def _bias(bias: Tensor) -> dict[str, Tensor]:
+    return {"bias": bias}
 
 
-def _said(file: Any, name: str) -> str | None:
-    """Returns a text that stands in the file or in its attributes."""
-    if name in file.attrs:
-        value = file.attrs[name]
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    return _hdf5.text(file, name)
+def _gaussian(theta: Tensor, gamma: Tensor) -> dict[str, Tensor]:
+    return {"mean": theta / gamma.abs(), "log_variance": -gamma.abs().log()}
 
 
-def _fill_bias(layer: Layer, bias: Tensor) -> None:
-    layer.set_finite_(bias=bias)
+def _relu(theta: Tensor, gamma: Tensor) -> dict[str, Tensor]:
+    return {"linear": theta, "log_quadratic": gamma.abs().log()}
 
 
-def _fill_gaussian(layer: Layer, theta: Tensor, gamma: Tensor) -> None:
-    layer.set_finite_(mean=theta / gamma.abs(), log_variance=-gamma.abs().log())
+def _double_relu(up: Tensor, down: Tensor, gamma_up: Tensor, gamma_down: Tensor) -> dict[str, Tensor]:
+    return {
+        "linear": (up + down) / 2,
+        "absolute": (up - down) / 2,
+        "log_quadratic_positive": gamma_up.abs().log(),
+        "log_quadratic_negative": gamma_down.abs().log(),
+    }
 
 
-def _fill_relu(layer: Layer, theta: Tensor, gamma: Tensor) -> None:
-    layer.set_finite_(linear=theta, log_quadratic=gamma.abs().log())
-
-
-def _fill_double_relu(layer: Layer, up: Tensor, down: Tensor, gamma_up: Tensor, gamma_down: Tensor) -> None:
-    layer.set_finite_(
-        linear=(up + down) / 2,
-        absolute=(up - down) / 2,
-        log_quadratic_positive=gamma_up.abs().log(),
-        log_quadratic_negative=gamma_down.abs().log(),
-    )
-
-
-def _pack_double_relu(natural: Sequence[Tensor]) -> Sequence[Tensor]:
-    linear, absolute, *quadratics = natural
-    return [linear + absolute, linear - absolute, *quadratics]
-
-
-def _fill_prelu(layer: Layer, theta: Tensor, gamma: Tensor, delta: Tensor, eta: Tensor) -> None:
+def _prelu(theta: Tensor, gamma: Tensor, delta: Tensor, eta: Tensor) -> dict[str, Tensor]:
     if not bool((eta.abs() < 1).all()):
         raise ValueError("par: expected asymmetries η of pReLU units between -1 and 1")
     up, down = 1 / (1 + eta), 1 / (1 - eta)
-    _fill_double_relu(layer, theta + delta * up, theta - delta * down, gamma * up, gamma * down)
+    return _double_relu(theta + delta * up, theta - delta * down, gamma * up, gamma * down)
 
 
-def _fill_xrelu(layer: Layer, theta: Tensor, gamma: Tensor, delta: Tensor, xi: Tensor) -> None:
-    _fill_prelu(layer, theta, gamma, delta, xi / (1 + xi.abs()))
+def _xrelu(theta: Tensor, gamma: Tensor, delta: Tensor, xi: Tensor) -> dict[str, Tensor]:
+    return _prelu(theta, gamma, delta, xi / (1 + xi.abs()))
 
 
-def _fill_nsrelu(layer: Layer, theta: Tensor, delta: Tensor, xi: Tensor) -> None:
-    _fill_xrelu(layer, theta, torch.ones_like(theta), delta, xi)
+def _nsrelu(theta: Tensor, delta: Tensor, xi: Tensor) -> dict[str, Tensor]:
+    return _xrelu(theta, torch.ones_like(theta), delta, xi)
 
 
 class _Kind(NamedTuple):
     """A kind of layer of the format.
 
     Attributes:
-        make: the layer here, of so many units.
-        units: class of the layers that it stands for; they are written as the first kind that has it.
+        make: the class of the layer here, of so many units.
         linear: its parameters that a field moves, which come first.
         parameters: their number.
-        fill: sets the layer's own parameters by them.
-        pack: returns them for a layer's natural parameters.
+        values: Returns the layer's own parameters by them.
     """
 
     make: Callable[..., Layer]
-    units: type[Any]
     linear: int
     parameters: int
-    fill: Callable[..., None]
-    pack: Callable[[Sequence[Tensor]], Sequence[Tensor]] = tuple
+    values: Callable[..., dict[str, Tensor]]
 
 
 _LAYERS = {
-    "Binary": _Kind(Bernoulli, Bernoulli, 1, 1, _fill_bias),
-    "Spin": _Kind(Spin, Spin, 1, 1, _fill_bias),
-    "Potts": _Kind(Categorical, Categorical, 1, 1, _fill_bias),
-    "PottsGumbel": _Kind(Categorical, Categorical, 1, 1, _fill_bias),
-    "Gaussian": _Kind(Gaussian, GaussianUnits, 1, 2, _fill_gaussian),
-    "ReLU": _Kind(ReLU, ReLU, 1, 2, _fill_relu),
-    "dReLU": _Kind(DoubleReLU, DoubleReLU, 2, 4, _fill_double_relu, _pack_double_relu),
-    "pReLU": _Kind(DoubleReLU, DoubleReLU, 1, 4, _fill_prelu),
-    "xReLU": _Kind(DoubleReLU, DoubleReLU, 1, 4, _fill_xrelu),
-    "nsReLU": _Kind(DoubleReLU, DoubleReLU, 1, 3, _fill_nsrelu),
+    "Binary": _Kind(Bernoulli, 1, 1, _bias),
+    "Spin": _Kind(Spin, 1, 1, _bias),
+    "Potts": _Kind(Categorical, 1, 1, _bias),
+    "PottsGumbel": _Kind(Categorical, 1, 1, _bias),
+    "Gaussian": _Kind(Gaussian, 1, 2, _gaussian),
+    "ReLU": _Kind(ReLU, 1, 2, _relu),
+    "dReLU": _Kind(DoubleReLU, 2, 4, _double_relu),
+    "pReLU": _Kind(DoubleReLU, 1, 4, _prelu),
+    "xReLU": _Kind(DoubleReLU, 1, 4, _xrelu),
+    "nsReLU": _Kind(DoubleReLU, 1, 3, _nsrelu),
+}
+# Kinds of layers that are written; the natural parameters of a Gaussian layer are θ and γ in all its forms.
+_WRITTEN: dict[type[Any], str] = {
+    Bernoulli: "Binary",
+    Spin: "Spin",
+    Categorical: "Potts",
+    GaussianUnits: "Gaussian",
+    ReLU: "ReLU",
+    DoubleReLU: "dReLU",
 }
 
 
 def _read_side(file: Any, side: str) -> tuple[_Kind, Layer, list[Tensor]]:
     """Returns a layer, and its parameters by unit or, of categorical units, by unit and state."""
-    name, par = _said(file, f"{side}_type"), _hdf5.array(file, f"{side}_par")
+    name, par = _hdf5.text(file, f"{side}_type"), _hdf5.array(file, f"{side}_par")
     if name not in _LAYERS:
         raise ValueError(f"{side}_type: expected one of {', '.join(_LAYERS)}, received {name!r}")
     kind = _LAYERS[name]

@@ -28,13 +28,10 @@ _NAMES = ("weight_matrix", "vbias", "hbias")
 
 
 def _recognises(path: Path) -> bool:
-    if not _hdf5.has_signature(path):
-        return False
-    with _hdf5.opened(path) as file:
-        return any(map(_AGE.fullmatch, file))
+    return any(map(_AGE.fullmatch, _hdf5.names_of(path)))
 
 
-def _read(path: Path, update: int | None) -> Exchanged:
+def _read(path: Path, update: int | None = None) -> Exchanged:
     with _hdf5.opened(path) as file:
         ages = sorted(int(match[1]) for name in file if (match := _AGE.fullmatch(name)))
         if not ages or update not in (None, *ages):
@@ -122,5 +119,5 @@ def _states(visible: Any, chains: Tensor | None) -> Tensor | None:
     return states
 
 
-RBMS = Format("rbms", ".h5", "HDF5 of rbms", _recognises, _read, _write, ages=True)
+RBMS = Format("rbms", ".h5", "HDF5 of rbms", _recognises, _read, _write, "update")
 """Files of rbms."""

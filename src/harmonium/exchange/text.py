@@ -14,37 +14,26 @@ import torch
 from torch import Tensor
 
 from harmonium._storage import parsed
-from harmonium.exchange._format import Exchanged, Format
+from harmonium.exchange._format import Exchanged, Format, begins_with, parse_lines
 from harmonium.machine import BoltzmannMachine, rebuild
 
 _FIRST = "# harmonium machine "
-
-
-def _recognises(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_FIRST)) == _FIRST.encode()
 
 
 def _read(path: Path) -> Exchanged:
     lines = path.read_text("utf-8").splitlines()
     if not lines or not lines[0].startswith(_FIRST):
         raise ValueError(f"line 1: expected {_FIRST!r} and JSON")
-    tensors = {}
-    for number, line in enumerate(lines[1:], 2):
-        if not line.strip():
-            continue
-        name, *cells = line.split()
-        try:
-            shape = [int(side) for side in cells[0].split("x")]
-            values = torch.tensor([float(cell) for cell in cells[1:]], dtype=torch.float64)
-        except (IndexError, ValueError):
-            raise ValueError(f"line {number}: expected a name, a shape and numbers") from None
-        if min(shape) < 1 or prod(shape) != len(values):
-            raise ValueError(
-                f"line {number}: expected the numbers of shape {cells[0]}, received {len(values)}"
-            )
-        tensors[name] = values.view(shape)
+    tensors = dict(parse_lines(enumerate(lines[1:], 2), _parse_tensor, "a name, a shape and its numbers"))
     return Exchanged(rebuild(parsed(lines[0].removeprefix(_FIRST)), tensors), None, "text")
+
+
+def _parse_tensor(words: list[str]) -> tuple[str, Tensor]:
+    name, shape, *cells = words
+    sides = [int(side) for side in shape.split("x")]
+    if min(sides) < 1 or prod(sides) != len(cells):
+        raise ValueError
+    return name, torch.tensor([float(cell) for cell in cells], dtype=torch.float64).view(sides)
 
 
 def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
@@ -55,5 +44,7 @@ def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-TEXT = Format("text", ".txt", "plain text of harmonium", _recognises, _read, _write, whole=True)
+TEXT = Format(
+    "text", ".txt", "plain text of harmonium", begins_with(_FIRST.encode()), _read, _write, whole=True
+)
 """Plain text of ``write``."""

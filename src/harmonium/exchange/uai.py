@@ -8,7 +8,6 @@ and each with its value.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterator
 from math import exp, inf, isfinite, prod
 from pathlib import Path
@@ -17,19 +16,14 @@ import numpy as np
 from torch import Tensor
 
 from harmonium._size_limit import check_claim
-from harmonium.exchange._format import Exchanged, Format
+from harmonium.exchange._format import Exchanged, Format, begins_with, finite
 from harmonium.exchange._pairwise import Array, Pairwise, of_machine, to_machine
 from harmonium.machine import BoltzmannMachine
 
 _LARGEST = 700.0  # exp of it, and of its negative, are in the range of a double
 
 
-def _recognises(path: Path) -> bool:
-    with path.open("rb") as file:
-        return re.match(rb"\s*(MARKOV|BAYES)\s", file.read(64)) is not None
-
-
-def _read(path: Path, evidence: Path | None) -> Exchanged:
+def _read(path: Path, evidence: Path | None = None) -> Exchanged:
     words = _Words(path)
     if words.take("MARKOV or BAYES") not in ("MARKOV", "BAYES"):
         raise ValueError(f"line {words.line}: expected MARKOV or BAYES")
@@ -169,20 +163,18 @@ def _read_table(words: _Words, factor: int, shape: list[int]) -> Array:
     for k in range(size):
         word = words.take(f"entry {k} of factor {factor}")
         try:
-            value = float(word)
+            if (value := finite(word)) < 0:
+                raise ValueError
         except ValueError:
-            value = float("nan")
-        if not (value >= 0 and isfinite(value)):
             raise ValueError(
                 f"line {words.line}: expected a finite number of at least 0, whose logarithm is an energy, "
                 f"for entry {k} of factor {factor}, received {word[:30]!r}"
-            )
+            ) from None
         entries.append(value)
     with np.errstate(divide="ignore"):  # 0 forbids
         return np.asarray(np.log(entries).reshape(shape))
 
 
-UAI = Format(
-    "uai", ".uai", "networks of the UAI competitions", _recognises, _read, _write, observes=True, whole=True
-)
+_recognises = begins_with(rb"\s*(MARKOV|BAYES)\s")
+UAI = Format("uai", ".uai", "networks of the UAI competitions", _recognises, _read, _write, "evidence", True)
 """Networks of UAI files whose factors have at most two variables that are not observed."""

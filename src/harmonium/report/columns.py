@@ -39,10 +39,10 @@ class _Axis(NamedTuple):
         margin = 0.04 * ((high - low) or 1.0)
         return low - margin, high + margin
 
-    def spread(self, places: NDArray[np.float64], power: int) -> NDArray[np.float64]:
+    def spread(self, values: NDArray[np.float64], power: int) -> NDArray[np.float64]:
         """Returns places spread about those of the labels; another power is for the other axis."""
-        shifts = ((np.arange(len(places)) / _PLASTIC**power) % 1 - 0.5) * _SPREAD
-        return places + shifts if self.labels else places
+        shifts = ((np.arange(len(values)) / _PLASTIC**power) % 1 - 0.5) * _SPREAD
+        return values + shifts if self.labels else values
 
 
 def compare_columns(
@@ -89,9 +89,9 @@ def compare_columns(
                 _draw_marginal(panel, across)
             else:
                 x, y = (across.real, down.real) if i < j else (across.sampled, down.sampled)
-                here = np.flatnonzero(~(np.isnan(x) | np.isnan(y)))[:points]
-                places = across.spread(x[here], 1), down.spread(y[here], 2)
-                panel.scatter(*places, s=5, alpha=0.5, linewidths=0, color=f"C{int(i > j)}")
+                shown = np.flatnonzero(~(np.isnan(x) | np.isnan(y)))[:points]
+                points_xy = across.spread(x[shown], 1), down.spread(y[shown], 2)
+                panel.scatter(*points_xy, s=5, alpha=0.5, linewidths=0, color=f"C{int(i > j)}")
                 panel.set_ylim(down.limits)
                 _mark(panel.yaxis, down, j == 0)
             panel.set_xlim(across.limits)
@@ -117,12 +117,12 @@ def _read_axis(real: Series, sampled: Series) -> _Axis:
         seen = {value for part in parts for value in part.tolist()}
         labels = tuple(real.categories or sorted(seen, key=lambda value: (isinstance(value, str), value)))
         labels += tuple(value for value in seen if value not in labels)
-    place = {value: float(i) for i, value in enumerate(labels)}
-    places = [
-        np.array([place.get(value, np.nan) for value in cells.values.tolist()]) if labels else cells.values
+    numbers = {value: float(i) for i, value in enumerate(labels)}
+    positions = [
+        np.array([numbers.get(value, np.nan) for value in cells.values.tolist()]) if labels else cells.values
         for cells in (real, sampled)
     ]
-    return _Axis(str(real.name), places[0], places[1], labels, form)
+    return _Axis(str(real.name), positions[0], positions[1], labels, form)
 
 
 def _draw_marginal(panel: Any, axis: _Axis) -> None:
@@ -133,8 +133,8 @@ def _draw_marginal(panel: Any, axis: _Axis) -> None:
     for number, (x, name) in enumerate(zip(values, _NAMES, strict=True)):
         share, look = np.histogram(x, edges)[0] / len(x), {"color": f"C{number}", "label": name}
         if axis.labels:
-            places = np.arange(len(share)) + (number - 0.5) * _SPREAD / 2
-            panel.bar(places, share, _SPREAD / 2, alpha=0.5 + 0.5 * number, **look)
+            x_bars = np.arange(len(share)) + (number - 0.5) * _SPREAD / 2
+            panel.bar(x_bars, share, _SPREAD / 2, alpha=0.5 + 0.5 * number, **look)
         elif number == 0:
             panel.stairs(share, edges, fill=True, alpha=0.5, **look)
         else:

@@ -38,8 +38,7 @@ def embedding(fitted: Tensor, *others: Tensor) -> list[NDArray[np.float64]]:
     from sklearn.manifold import Isomap
 
     arrays = [x.detach().cpu().double().numpy() for x in (fitted, *others)]
-    places = np.unique(np.linspace(0, len(fitted) - 1, min(len(fitted), _FITTED)).round().astype(int))
-    few = arrays[0][places]
+    few = arrays[0][_spread(len(fitted), _FITTED)]
     axes = min(2, len(few) - 1, few.shape[1])
     if axes == 0 or not few.std(0).any():
         return [np.zeros((len(x), 2)) for x in arrays]
@@ -69,8 +68,8 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
     upper, lower = figure.subplots(2, 1)
     names = list(landscapes)
     energies = [landscape.free_energies.cpu().numpy() for landscape in landscapes.values()]
-    for place, values in enumerate(energies):
-        upper.plot(np.full(len(values), place), values, ".", color="tab:blue", alpha=0.4, markersize=6)
+    for x, values in enumerate(energies):
+        upper.plot(np.full(len(values), x), values, ".", color="tab:blue", alpha=0.4, markersize=6)
     means = [values.mean() for values in energies]
     (mean,) = upper.plot(means, color="tab:red", marker="_", label="their mean free energy")
     upper.set_xticks(range(len(names)), names)
@@ -82,11 +81,11 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
     numbers.set(ylabel="different solutions", ylim=(0, 1.15 * max(counts)))
     numbers.yaxis.get_major_locator().set_params(integer=True)
     upper.legend([mean, count], [mean.get_label(), count.get_label()], fontsize="small")
-    chosen = np.unique(np.linspace(0, len(names) - 1, min(4, len(names))).round().astype(int))
-    edges = np.histogram_bin_edges(np.concatenate([energies[place] for place in chosen]), 60)
-    for place in chosen:
-        share = np.full(len(energies[place]), 1 / len(energies[place]))
-        lower.hist(energies[place], bins=edges, weights=share, alpha=0.5, label=names[place])
+    drawn = {names[i]: energies[i] for i in _spread(len(names), 4)}
+    edges = np.histogram_bin_edges(np.concatenate([*drawn.values()]), 60)
+    for name, values in drawn.items():
+        shares = np.full(len(values), 1 / len(values))
+        lower.hist(values, bins=edges, weights=shares, alpha=0.5, label=name)
     lower.legend(fontsize="small")
     lower.set(xlabel="TAP free energy", ylabel="share of the solutions")
     save_figure(figure, path)
@@ -109,14 +108,14 @@ def solution_maps(landscapes: Mapping[str, Landscape], path: str | os.PathLike[s
     _require_some(landscapes)
     clouds = [torch.cat(landscape.solutions.means, -1) for landscape in landscapes.values()]
     # Fitted to all: a map of the last alone has no place for two earlier solutions where it has one itself.
-    _, *places = embedding(torch.cat(clouds), *clouds)
-    figure = new_figure("solution_maps", (max(4.4, 3.2 * len(places)), 3.8))
-    panels = np.atleast_1d(figure.subplots(1, len(places), sharex=True, sharey=True))
-    for panel, place, (name, landscape) in zip(panels, places, landscapes.items(), strict=True):
+    _, *maps = embedding(torch.cat(clouds), *clouds)
+    figure = new_figure("solution_maps", (max(4.4, 3.2 * len(maps)), 3.8))
+    panels = np.atleast_1d(figure.subplots(1, len(maps), sharex=True, sharey=True))
+    for panel, points, (name, landscape) in zip(panels, maps, landscapes.items(), strict=True):
         sizes = 30 + 120 * (landscape.counts / landscape.counts.sum()).sqrt().cpu().numpy()
         energies = landscape.free_energies.cpu().numpy()
-        dots = panel.scatter(*place.T, c=energies, s=sizes, cmap="viridis", alpha=0.8, edgecolors="white")
-        panel.set_title(f"{name}: {_number(len(place), 'solution')}", fontsize="small")
+        dots = panel.scatter(*points.T, c=energies, s=sizes, cmap="viridis", alpha=0.8, edgecolors="white")
+        panel.set_title(f"{name}: {_number(len(points), 'solution')}", fontsize="small")
         _unmark(panel)
         if np.ptp(energies) > 1e-3:
             figure.colorbar(dots, ax=panel, label="TAP free energy")
@@ -174,8 +173,8 @@ def basin_map(
         *solutions.T, c="black", s=130, marker="*", edgecolors="white", zorder=3,
         label="a solution, with its number of starts",
     )  # fmt: skip
-    for place, number in list(zip(solutions, landscape.counts.tolist(), strict=True))[:_NUMBERED]:
-        axis.annotate(str(number), place, (6, 6), textcoords="offset points", fontsize="small", zorder=4)
+    for point, number in list(zip(solutions, landscape.counts.tolist(), strict=True))[:_NUMBERED]:
+        axis.annotate(str(number), point, (6, 6), textcoords="offset points", fontsize="small", zorder=4)
     if labels is not None:
         figure.colorbar(dots, label="label")
     axis.set_title(
@@ -192,6 +191,11 @@ def _unmark(axis: Any) -> None:
     axis.set(xlabel="first coordinate (isomap)", ylabel="second coordinate", xticks=[], yticks=[])
     axis.xaxis.label.set_size("small")
     axis.yaxis.label.set_size("small")
+
+
+def _spread(count: int, most: int) -> NDArray[np.int64]:
+    """Returns at most so many indices, evenly spaced."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def _number(count: int, what: str) -> str:

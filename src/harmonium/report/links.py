@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.data import Frame, Series, form_of, frame_of, to_numbers
+from harmonium.data import Series, form_of, frame_of, to_numbers
 
 _ROWS = 10_000  # that are looked at: the error of a correlation is then a hundredth
 _LABELS = 50  # of a column at most: with more of them chance alone links it
@@ -73,8 +73,8 @@ def compare_marginals(data: Any, samples: Any) -> dict[str, float]:
         if not len(x) or not len(y):
             continue
         if one.numeric and other.numeric:
-            places = np.sort(np.concatenate([x, y]))
-            shares = [np.searchsorted(np.sort(z), places, side="right") / len(z) for z in (x, y)]
+            values = np.concatenate([x, y])
+            shares = [np.searchsorted(np.sort(z), values, side="right") / len(z) for z in (x, y)]
             distances[str(one.name)] = float(np.abs(shares[0] - shares[1]).max())
         else:
             x, y = x.tolist(), y.tolist()
@@ -85,7 +85,11 @@ def compare_marginals(data: Any, samples: Any) -> dict[str, float]:
 
 def _matched(data: Any, samples: Any) -> list[tuple[Series, Series]]:
     """Returns the columns of both, some of their rows."""
-    frame, drawn = (_some(frame_of(X)) for X in (data, samples))
+    frames = [frame_of(X) for X in (data, samples)]
+    frame, drawn = (
+        x.take(np.linspace(0, len(x) - 1, min(len(x), _ROWS)).astype(int))
+        for x in frames  # evenly spaced
+    )
     other = {cells.name: cells for cells in drawn.columns}
     lacking = [cells.name for cells in frame.columns if cells.name not in other]
     if lacking:
@@ -104,11 +108,6 @@ def number_times(one: Series, other: Series) -> tuple[Series, Series, str | None
     return first, second, form
 
 
-def _some(frame: Frame) -> Frame:
-    """Returns some of the rows, evenly spaced."""
-    return frame.take(np.linspace(0, len(frame) - 1, min(len(frame), _ROWS)).astype(int))
-
-
 def _indicators(one: Series, other: Series, side: int) -> NDArray[np.float64] | None:
     """Returns numbers, (rows, 1), or indicators of labels, (rows, labels), NaN where missing."""
     cells = (one, other)[side]
@@ -125,11 +124,11 @@ def _indicators(one: Series, other: Series, side: int) -> NDArray[np.float64] | 
 def _correlate(x: NDArray[np.float64] | None, y: NDArray[np.float64] | None) -> float:
     """Returns the first canonical correlation, 0 where a column does not vary."""
     assert x is not None and y is not None
-    there = ~(np.isnan(x).any(1) | np.isnan(y).any(1))
-    if there.sum() < _LEAST:
+    seen = ~(np.isnan(x).any(1) | np.isnan(y).any(1))
+    if seen.sum() < _LEAST:
         return 0.0
     bases = []
-    for part in (x[there], y[there]):
+    for part in (x[seen], y[seen]):
         left, size, _ = np.linalg.svd(part - part.mean(0), full_matrices=False)
         bases.append(left[:, size > 1e-9 * max(size.max(), 1e-300)])
     if not all(basis.shape[1] for basis in bases):

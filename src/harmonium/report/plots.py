@@ -127,7 +127,7 @@ def mixing_heights(meetings: Meetings) -> tuple[Tensor, Tensor, Tensor | None]:
 
 
 def observables_by_temperature(
-    found: Thermodynamics,
+    thermodynamics: Thermodynamics,
     path: str | os.PathLike[str],
     *,
     references: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
@@ -135,7 +135,7 @@ def observables_by_temperature(
     """Draws energy, heat capacity and order parameters over β, and P(q) at five temperatures, with errors.
 
     Args:
-        found: from ``chains.thermodynamics``.
+        thermodynamics: from ``chains.thermodynamics``.
         path: PNG file; one that is there is replaced in one step.
         references: known curves by the name of the observable, such as "heat capacity": β and values.
 
@@ -145,24 +145,29 @@ def observables_by_temperature(
         ValueError: a reference to an observable that is not there.
         OSError: it cannot be written; a file already there stays as it was.
     """
-    _checks.instance(found, "found", Thermodynamics, "observables by temperature")
+    _checks.instance(thermodynamics, "thermodynamics", Thermodynamics, "observables by temperature")
     known = dict(references or {})
     for name in known:
-        _checks.one_of(name, "references", tuple(found.values))
-    names: list[str] = [name for name in ("energy", "heat capacity", "|m|", "q²") if name in found.values]
+        _checks.one_of(name, "references", tuple(thermodynamics.values))
+    names: list[str] = [
+        name for name in ("energy", "heat capacity", "|m|", "q²") if name in thermodynamics.values
+    ]
     names += [name for name in known if name not in names]
     figure = new_figure("observables_by_temperature", (3.4 * (len(names) + 1), 3.2))
     *axes, last = figure.subplots(1, len(names) + 1)
-    betas = found.betas.cpu()
+    betas = thermodynamics.betas.cpu()
     for name, axis in zip(names, axes, strict=True):
-        value, error = (x.cpu() for x in found.values[name])
+        value, error = (x.cpu() for x in thermodynamics.values[name])
         axis.errorbar(betas, value, error, fmt=".", markersize=4, capsize=2)
         if name in known:
             axis.plot(*known[name], color="0.4", linewidth=1, zorder=0)
         axis.set(xlabel="inverse temperature β", title=name)
-    middles, widths = (found.edges[1:] + found.edges[:-1]).cpu() / 2, found.edges.diff().cpu()
+    middles, widths = (
+        (thermodynamics.edges[1:] + thermodynamics.edges[:-1]).cpu() / 2,
+        thermodynamics.edges.diff().cpu(),
+    )
     for i in np.unique(np.linspace(0, len(betas) - 1, _CURVES).round().astype(int)):
-        density, error = (x[i].cpu() for x in found.overlap_density)
+        density, error = (x[i].cpu() for x in thermodynamics.overlap_density)
         last.errorbar(middles, density, error, linewidth=1, label=f"β = {float(betas[i]):.3g}")
     last.set(xlabel="overlap q", title="P(q)", xlim=(float(middles[0] - widths[0]), 1 + float(widths[-1])))
     last.legend(fontsize="x-small")
@@ -170,23 +175,23 @@ def observables_by_temperature(
 
 
 def draw_directions(
-    ages: Sequence[float], values: Sequence[Tensor], places: Mapping[str, Tensor], path: Path
+    ages: Sequence[float], values: Sequence[Tensor], rows: Mapping[str, Tensor], path: Path
 ) -> None:
     """Draws singular values over the ages of a training, and rows along the two leading directions.
 
     Args:
         ages: Ages of the machines, in updates.
         values: Singular values at every age, each (k,).
-        places: Rows along the directions, (rows, at least 2), by the name of their set.
+        rows: Rows along the directions, (rows, at least 2), by the name of their set.
         path: PNG file to write.
     """
     figure = new_figure("draw_directions", (9.0, 4.0))
     left, right = figure.subplots(1, 2)
     for a in range(min(_DIRECTIONS, len(values[0]))):
-        left.plot(ages, [float(at_age[a]) for at_age in values], marker=".", linewidth=1)
+        left.plot(ages, [float(x[a]) for x in values], marker=".", linewidth=1)
     left.set(xlabel="updates", ylabel="singular value of the couplings")
-    for name, rows in places.items():
-        right.scatter(rows[:, 0], rows[:, 1], s=4, alpha=0.4, label=name, linewidths=0)
+    for name, points in rows.items():
+        right.scatter(points[:, 0], points[:, 1], s=4, alpha=0.4, label=name, linewidths=0)
     right.set(xlabel="first direction", ylabel="second direction")
     right.legend(fontsize="small")
     save_figure(figure, path)

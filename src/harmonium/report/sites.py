@@ -127,10 +127,10 @@ def draw_mutations(
         ImportError: the ``plot`` extra is not installed.
         ValueError: shapes that do not fit.
     """
-    own = np.asarray(torch.as_tensor(codes).cpu())
-    if effects.shape != (len(own), len(alphabet)):
+    codes = np.asarray(torch.as_tensor(codes).cpu())
+    if effects.shape != (len(codes), len(alphabet)):
         raise ValueError(
-            f"effects: expected ({len(own)}, {len(alphabet)}) for the sequence and its alphabet, received "
+            f"effects: expected ({len(codes)}, {len(alphabet)}) for the sequence and its alphabet, received "
             f"{tuple(effects.shape)}"
         )
     sites, states = effects.shape
@@ -143,12 +143,12 @@ def draw_mutations(
     image = axes.imshow(
         effects.cpu().numpy().T, cmap="RdBu", vmin=-reach, vmax=reach, aspect="auto", interpolation="nearest"
     )
-    axes.plot(np.arange(sites), own, ".", color="black", ms=3)
+    axes.plot(np.arange(sites), codes, ".", color="black", ms=3)
     axes.set_yticks(range(states), [name_letter(letter) for letter in alphabet])
     if sites <= _WIDE:
         labels = [
             f"{alphabet[state]}\n{number}" if number is not None and number % 10 == 0 else alphabet[state]
-            for state, number in zip(own, named, strict=True)
+            for state, number in zip(codes, named, strict=True)
         ]
         axes.set_xticks(range(sites), labels)
     axes.tick_params(labelsize=7, length=0)

@@ -10,7 +10,7 @@ from harmonium._storage import is_machine_file
 from harmonium.cli import options
 from harmonium.cli.output import check_target
 from harmonium.cli.runs import load_machine
-from harmonium.exchange import FORMATS, Exchanged, form_by_suffix, read, writable, write
+from harmonium.exchange import FORMATS, SUFFIXES, Exchanged, read, write
 
 _OWN = ".safetensors"
 
@@ -37,22 +37,22 @@ def convert(
         form: what FILE is, where that cannot be told.
         update: of a file with several ages; the last if not given.
     """
-    check_target(out, "out", (_OWN, *(FORMATS[name].suffix for name in writable())), overwrite)
+    check_target(out, "out", (_OWN, *SUFFIXES), overwrite)
     if path.is_dir() or (form is None and path.is_file() and is_machine_file(path)):
         if update is not None or form is not None:
             raise ValueError("update, form: expected with a file of another program")
         exchanged = Exchanged(load_machine(path, False)[0], None, "harmonium")
     else:
         exchanged = read(path, form=form or "auto", update=update)
-    machine, written = exchanged.machine, "harmonium" if out.suffix.lower() == _OWN else form_by_suffix(out)
-    if written == "harmonium":
+    machine, target = exchanged.machine, SUFFIXES.get(out.suffix.lower())
+    if target is None:
         machine.save(out, overwrite=overwrite)
     else:
-        write(machine, out, form=written, chains=exchanged.chains, overwrite=overwrite)
+        write(machine, out, form=target.form, chains=exchanged.chains, overwrite=overwrite)
     return {
         "file": out,
         "read": exchanged.form,
-        "form": written,
+        "form": "harmonium" if target is None else target.form,
         "layers": [str(layer) for layer in machine.layers],
         "chains": 0 if exchanged.chains is None else len(exchanged.chains),
     }

@@ -12,7 +12,7 @@ from harmonium.cli import options
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
 from harmonium.data import Series
-from harmonium.exchange import FORMATS, form_by_suffix, writable, write
+from harmonium.exchange import SUFFIXES, write
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks import GAUGES, potts_machine
 
@@ -37,7 +37,7 @@ def couplings(
             field j and b are empty), .dat for adabmDCA, .uai or .txt.
         gauge: zero-sum, or lattice-gas: those of the gap are zero.
     """
-    formats = [FORMATS[name].suffix for name in writable() if name != "rbms"]
+    formats = [suffix for suffix, kind in SUFFIXES.items() if kind.form != "rbms"]
     check_target(out, "out", (*TABLES, *formats), overwrite)
     coding, source = run.load()
     with working("finding couplings"):
@@ -46,7 +46,7 @@ def couplings(
     if out.suffix.lower() in TABLES:
         write_table(out, _columns(potts, coding.alphabet, sites, states))
     else:
-        write(potts, out, form=form_by_suffix(out), overwrite=overwrite)
+        write(potts, out, overwrite=overwrite)
     return {"machine": source, "file": out, "sites": sites, "states": states, "gauge": gauge}
 
 

@@ -123,8 +123,8 @@ def _judge_annealing(
     except ValueError as error:  # rows whose pairs of sites are all alike
         return [f"equilibrium: not available, {error}"]
     mixed = {"falls": resampled.falls, "peak": resampled.peak}
-    remark = verdict.annealing_remark(table, mixed)
+    annealed = [f"log_partition: {remark.text}" for remark in verdict.annealing_remarks(table, mixed)]
     if verdict.unmixed(table, mixed):
         table["standard_error"] = None
-    said = [] if remark is None else [f"log_partition: {remark.text}"]
-    return [*said, *(f"equilibrium: {remark.text}" for remark in verdict.equilibrium_remarks(resampled))]
+    trained = [f"equilibrium: {remark.text}" for remark in verdict.equilibrium_remarks(resampled)]
+    return [*annealed, *trained]

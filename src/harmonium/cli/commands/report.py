@@ -254,7 +254,7 @@ class _Maker:
         self.mixed |= mixing._asdict()
 
     def _equilibrium(self, section: Section, subject: Subject) -> None:
-        machine, seed, rows = subject.machine, subject.seed, subject.given
+        machine, seed, rows = subject.machine, subject.seed, subject.known_rows
         start = machine.random_states(1000, seed=seed)
         step = partial(run_chains, machine, Gibbs(), start, seed=seed)
         sweeps = self._fit("Equilibrium", min(self.most, 1000), step)

@@ -104,12 +104,12 @@ class Subject:
         return self.machine.hamiltonian().visible_states(self.samples)
 
     def spread(self, most: int) -> Tensor:
-        """Returns at most so many of the ``given`` rows, evenly spaced."""
-        count = len(self.given)
-        return self.given[torch.linspace(0, count - 1, min(most, count), device="cpu").long()]
+        """Returns at most so many of the ``known_rows``, evenly spaced."""
+        count = len(self.known_rows)
+        return self.known_rows[torch.linspace(0, count - 1, min(most, count), device="cpu").long()]
 
     @property
-    def given(self) -> Tensor:
+    def known_rows(self) -> Tensor:
         """The rows of the data.
 
         Raises:
@@ -185,7 +185,7 @@ def fill_learned(section: Section, subject: Subject) -> None:
     if subject.greys is not None:
         section.absent = "The rows are images: look at their samples."
         return
-    rows, training, score = subject.given, subject.training, subject.score
+    rows, training, score = subject.known_rows, subject.training, subject.score
     alone = separate(subject.machine, (rows if training is None else training).double())
     independent = float(torch.stack(score_separate(alone, rows)).sum(0).mean())
     hybrid = subject.machine.metadata.get("objective") == "hybrid"
@@ -231,12 +231,9 @@ def fill_samples(section: Section, subject: Subject) -> None:
             " As many sweeps from rows of the data: where these look otherwise, chains do not mix."
         )
     if subject.greys is None:
-        section.tables = [_make_table("samples", _read_cells(subject, subject.seen[:_SHOWN]))]
-        if subject.from_data is not None:
-            cells = _read_cells(subject, subject.from_data[:_SHOWN])
-            section.tables.append(_make_table("samples from data", cells))
-        if subject.rows is not None:
-            section.tables.append(_make_table("data", _read_cells(subject, subject.spread(_SHOWN))))
+        tables = {"samples": subject.seen, "samples from data": subject.from_data}
+        tables["data"] = None if subject.rows is None else subject.spread(_SHOWN)
+        section.tables = [_make_table(name, subject, v) for name, v in tables.items() if v is not None]
         section.lead += f" {subject.lacking}"
         return
     means = visible_means(subject.machine.hamiltonian(), subject.samples)
@@ -245,8 +242,8 @@ def fill_samples(section: Section, subject: Subject) -> None:
     panels[f"their {word}"] = subject.estimate(means[some], subject.seen[some])
     about = f"Drawn states, and their {word} given the hidden units, which are smoother than anything drawn."
     if index is not None:
-        panels["nearest rows"] = subject.decode(subject.given[index[some]])
-        about += f" Below them the nearest of {len(subject.given)} rows: copies would be the same."
+        panels["nearest rows"] = subject.decode(subject.known_rows[index[some]])
+        about += f" Below them the nearest of {len(subject.known_rows)} rows: copies would be the same."
     if subject.from_data is not None:
         panels["from data"] = subject.decode(subject.from_data[some])
         about += " Last, chains that began at rows of the data."
@@ -277,7 +274,7 @@ def fill_filters(section: Section, subject: Subject) -> None:
             section.pictures.append(Picture(name, about, grid))
         elif max(W.shape) <= _WIDE:
             about = "Units of the layer downwards, columns of the data across; red positive, blue negative."
-            names = list(_read_cells(subject, subject.seen[:1]))
+            names = [str(column.name) for column in subject.cells(subject.seen[:1]).columns]
             if isinstance(subject.encoder, Table):  # whose columns of a kind stand together
                 names = [str(column.name) for column in subject.encoder.columns]
             about += f" Columns: {', '.join(names)}." if len(names) <= _COLUMNS else ""
@@ -291,7 +288,7 @@ def fill_filters(section: Section, subject: Subject) -> None:
 
 def fill_activity(section: Section, subject: Subject) -> None:
     """Fills the section on the activity of hidden units on the data."""
-    machine, rows = subject.machine, subject.given
+    machine, rows = subject.machine, subject.known_rows
     if not machine.hidden:
         section.absent = "The machine has no hidden units."
         return
@@ -331,9 +328,11 @@ def fill_columns(section: Section, subject: Subject) -> None:
     if subject.greys is not None:
         section.absent = "The rows are images; histograms are drawn for tables."
         return
-    pairs = zip(subject.cells(subject.given).columns, subject.cells(subject.seen).columns, strict=True)
+    pairs = zip(subject.cells(subject.known_rows).columns, subject.cells(subject.seen).columns, strict=True)
     columns = [number_times(*pair) for pair in pairs]
-    section.lead = f"{len(subject.given)} complete rows of {subject.data}, and {len(subject.seen)} samples."
+    section.lead = (
+        f"{len(subject.known_rows)} complete rows of {subject.data}, and {len(subject.seen)} samples."
+    )
     if len(columns) > _COLUMNS:
         section.lead += f" The first {_COLUMNS} of {len(columns)} columns."
     for real, sampled, form in columns[:_COLUMNS]:
@@ -341,16 +340,12 @@ def fill_columns(section: Section, subject: Subject) -> None:
         section.charts.append(histogram(str(real.name), groups, form=form))
 
 
-def _read_cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
-    """Returns rows in the units of the data, by column."""
-    return {str(column.name): column.values for column in subject.cells(v).columns}
-
-
-def _make_table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
-    """Returns rows as a table, with as many columns as are drawn elsewhere."""
-    columns = dict(list(cells.items())[:_COLUMNS])
-    texts = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in x.tolist()] for x in columns.values()]
-    return Grid([title, *columns], [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)])
+def _make_table(title: str, subject: Subject, v: Tensor) -> Grid:
+    """Returns some rows in the units of the data, with as many columns as are drawn elsewhere."""
+    columns = subject.cells(v[:_SHOWN]).columns[:_COLUMNS]
+    texts = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in y.values.tolist()] for y in columns]
+    rows = [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)]
+    return Grid([title, *(str(column.name) for column in columns)], rows)
 
 
 def fill_landscape(section: Section, subject: Subject, starts: int = STARTS) -> None:
@@ -370,8 +365,8 @@ def fill_landscape(section: Section, subject: Subject, starts: int = STARTS) -> 
         rest = "The likelihood and the samples of this page are exact, and do not rest on it."
         section.remarks = [Remark("note", f"{text} {rest}")]
     energies, admissible = solutions.free_energies.tolist(), solutions.admissible.tolist()
-    each = enumerate(zip(solutions.counts.tolist(), energies, admissible, strict=True), 1)
-    lines = [[f"{i}", f"{count}", f"{F:.5g}", "yes" if good else "no"] for i, (count, F, good) in each]
+    numbered = enumerate(zip(solutions.counts.tolist(), energies, admissible, strict=True), 1)
+    lines = [[f"{i}", f"{count}", f"{F:.5g}", "yes" if good else "no"] for i, (count, F, good) in numbered]
     section.tables.append(Grid(["solution", "rows", "free energy", "admissible"], lines[:_SHOWN]))
     if subject.greys is not None and subject.encoder.takes_means:
         means = subject.machine.hamiltonian().visible_states(solutions.solutions.means)[:_SHOWN]
@@ -398,8 +393,10 @@ def fill_completion(section: Section, subject: Subject) -> None:
         f"{subject.data}, on which the machine may have been trained."
     )
     panels = {"given": truth, "truth": truth, "result": result}
-    title, about = "The lower half from the upper", "Violet is what was hidden."
-    section.pictures.append(subject.draw(title, about, panels, {"given": mask.numpy()}))
+    picture = subject.draw(
+        "The lower half from the upper", "Violet is what was hidden.", panels, {"given": mask.numpy()}
+    )
+    section.pictures.append(picture)
 
 
 def fill_denoising(section: Section, subject: Subject) -> None:
@@ -414,13 +411,13 @@ def fill_denoising(section: Section, subject: Subject) -> None:
     truth = subject.decode(rows)
     if layer.discrete:
         noisy = SymmetricChannel(_FLIPS).corrupt(layer, rows, generator)
-        cleaned = denoise(machine, noisy, _FLIPS, clean=subject.given, seed=generator)
+        cleaned = denoise(machine, noisy, _FLIPS, clean=subject.known_rows, seed=generator)
         noise = f"{_FLIPS:.0%} of the units were flipped"
     else:
-        size = _NOISE * float(subject.decode(subject.given).std())
+        size = _NOISE * float(subject.decode(subject.known_rows).std())
         deviation = noise_in_states(size, subject.encoder)
         noisy = GaussianChannel(deviation).corrupt(layer, rows, generator)
-        cleaned = denoise(machine, noisy, noise_std=deviation, clean=subject.given, seed=generator)
+        cleaned = denoise(machine, noisy, noise_std=deviation, clean=subject.known_rows, seed=generator)
         noise = f"Normal noise of deviation {size:.3g} was added, half that of the data"
     about = "the result is the posterior mean by TAP under the machine, which knows the noise."
     section.lead = f"{noise}; {about}"

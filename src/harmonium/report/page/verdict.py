@@ -48,21 +48,25 @@ def training_remarks(run: RunRecord) -> list[Remark]:
 
 def _judge_trend(name: str, points: list[tuple[float, float]]) -> list[Remark]:
     """Judges whether a number still moved in its last third: a slope of over three standard errors."""
+    from scipy.stats import linregress  # slow to import, and only needed here
+
     last = np.array(points[-max(len(points) // 3, 1) :])
     if len(last) < 4:
         return _first("training", {"few": True}, count=len(points), name=name)
-    x, y = last[:, 0] - last[:, 0].mean(), last[:, 1]
-    slope = float(x @ y / (x @ x))
-    scatter = y - y.mean() - slope * x
-    error = float(np.sqrt(scatter @ scatter / (len(x) - 2) / (x @ x)))
-    change = slope * float(x[-1] - x[0])
+    fit = linregress(*last.T)
+    change = float(fit.slope * (last[-1, 0] - last[0, 0]))
     spread = float(np.ptp([value for _, value in points])) or 1.0
-    level = abs(slope) <= 3 * error or abs(change) < 0.005 * spread
+    level = abs(fit.slope) <= 3 * fit.stderr or abs(change) < 0.005 * spread
     advice = "more updates may still change it"
     if "likelihood" in name:
         falls = "too many updates, or too high a learning rate"
         advice = "more updates would raise it" if change > 0 else falls
-    values = {"name": name, "last": y[-1], "moved": "rose" if change > 0 else "fell", "size": abs(change)}
+    values = {
+        "name": name,
+        "last": last[-1, 1],
+        "moved": "rose" if change > 0 else "fell",
+        "size": abs(change),
+    }
     return _first("training", {"level": level, "moves": True}, **values, advice=advice)
 
 
@@ -72,10 +76,13 @@ def _judge_rule(run: RunRecord) -> list[Remark]:
     remarks = []
     for name, value in late.items():
         if value is not None:
-            capped, field = name.endswith("capped"), name.endswith("mean_field_converged")
-            refused = name.endswith("acceptance") and value < 0.2
-            rules = {"cut": capped and value > 0, "met": capped, "unconverged": field and value < 0.99}
-            remarks += _first("training", rules | {"refused": refused}, late=value, rest=1 - value)
+            rules = {
+                "cut": name.endswith("capped") and value > 0,
+                "met": name.endswith("capped"),
+                "unconverged": name.endswith("mean_field_converged") and value < 0.99,
+                "refused": name.endswith("acceptance") and value < 0.2,
+            }
+            remarks += _first("training", rules, late=value, rest=1 - value)
     clipped, norm = late.get("clipped"), late.get("gradient_norm")
     holds, limit = {"clipped": clipped and norm is not None}, run.config.get("clip_norm")
     remarks += _first("training", holds, clipped=clipped, norm=norm, limit=limit)
@@ -96,8 +103,8 @@ def likelihood_remarks(
         remarks = _first("likelihood", {"between": between, "mean": True}, row=row, bound=bound, value=value)
     if table["method"] == "exact":
         return remarks + _first("likelihood", {"exact": True})
-    together, doubts = annealing_remark(table, mixing), table.get("doubts", ())
-    sound = "note" if doubts or (together and together.level != "good") else "good"
+    together, doubts = annealing_remarks(table, mixing), table.get("doubts", ())
+    sound = "note" if doubts or any(remark.level != "good" for remark in together) else "good"
     few = table["ess"] < max(10, 0.05 * table["chains"])
     lower, upper = table.get("lower", 0), table.get("upper")
     crossed = upper is None and table["method"] == "ais" and lower is None
@@ -107,21 +114,17 @@ def likelihood_remarks(
     values = {"sound": sound, "ess": table["ess"], "chains": table["chains"], "gap": gap}
     for rules in ({"few": few, "runs": True}, bounds, {"blind": WITHOUT_DATA in doubts}):
         remarks += _first("likelihood", rules, **values)
-    return [*remarks, together] if together else remarks
+    return remarks + together
 
 
-def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> Remark | None:
-    """Returns a remark that puts an annealed ln Z and the mixing of chains together.
-
-    None where ln Z is exact, or nothing is known of the mixing.
-    """
+def annealing_remarks(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> list[Remark]:
+    """Judges an annealed ln Z by the mixing of chains; none where ln Z is exact, or the mixing unknown."""
     if table["method"] == "exact" or mixing is None:
-        return None
+        return []
     pairs, falls = mixing.get("pairs"), mixing.get("falls")
     rules = {"falls": falls, "apart": unmixed(table, mixing), "doubts": pairs and table.get("doubts")}
     values = {"value": table["value"], "peak": mixing.get("peak"), "pairs": pairs}
-    found = _first("likelihood", rules | {"met": pairs}, **values, apart=_count_apart(mixing))
-    return found[0] if found else None
+    return _first("likelihood", rules | {"met": pairs}, **values, apart=_count_apart(mixing))
 
 
 def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
@@ -129,9 +132,8 @@ def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
 
     Pairs of chains did not meet, or the machine was trained out of equilibrium.
     """
-    if table["method"] == "exact" or mixing is None:
-        return False
-    return mixing.get("given_up", 0) > 0 or bool(mixing.get("falls"))
+    mixing = mixing or {}
+    return table["method"] != "exact" and bool(mixing.get("given_up", 0) > 0 or mixing.get("falls"))
 
 
 def _count_apart(mixing: Mapping[str, Any]) -> str:
@@ -165,40 +167,40 @@ def likelihood(
     return text + (f" (by {cut}, and so likely too high)" if cut else "")
 
 
-def mixing_remarks(found: MixingTimes, sweeps: int | None) -> list[Remark]:
+def mixing_remarks(times: MixingTimes, sweeps: int | None) -> list[Remark]:
     """Judges meeting times, and samples of chains of so many sweeps; None: the draws are exact."""
-    near = found.sweeps_with_confidence or found.sweeps
+    near = times.sweeps_with_confidence or times.sweeps
     within = (
-        f"Chains from noise are within {found.distance:g} (total variation) of the distribution after {near} "
-        f"sweeps, by {found.pairs} pairs that all met; a mode that none of them found is not seen"
+        f"Chains from noise are within {times.distance:g} (total variation) of the distribution after {near} "
+        f"sweeps, by {times.pairs} pairs that all met; a mode that none of them found is not seen"
     )
     enough = near is not None and sweeps is not None and sweeps >= near
-    rules = {"apart": found.given_up > 0, "unbounded": near is None, "exact": sweeps is None}
-    values = {"found": found, "apart": _count_apart(found._asdict()), "within": within, "sweeps": sweeps}
+    rules = {"apart": times.given_up > 0, "unbounded": near is None, "exact": sweeps is None}
+    values = {"times": times, "apart": _count_apart(times._asdict()), "within": within, "sweeps": sweeps}
     level = "note" if sweeps is None else "caution"
     return _first("mixing", rules | {"enough": enough, "few": True}, **values, level=level)
 
 
-def convergence_remarks(found: Diagnosis) -> list[Remark]:
+def convergence_remarks(diagnosis: Diagnosis) -> list[Remark]:
     """Judges R̂ and effective sample sizes; from an R̂ of 1.1 on chains disagree for anyone to see."""
     spread = (
-        f"The largest R̂ of chains from noise is {found.r_hat:.3f}, and the smallest effective sample size "
-        f"{found.ess:.0f} of {found.draws} draws"
+        f"The largest R̂ of chains from noise is {diagnosis.r_hat:.3f}, and the smallest effective sample "
+        f"size {diagnosis.ess:.0f} of {diagnosis.draws} draws"
     )
-    level = "note" if found.r_hat <= 1.1 else "caution"
-    return _first("mixing", {"converged": found.passed, "short": True}, spread=spread, level=level)
+    level = "note" if diagnosis.r_hat <= 1.1 else "caution"
+    return _first("mixing", {"converged": diagnosis.passed, "short": True}, spread=spread, level=level)
 
 
-def equilibrium_remarks(found: Resampling) -> list[Remark]:
+def equilibrium_remarks(curve: Resampling) -> list[Remark]:
     """Judges whether training kept to equilibrium."""
-    last, sweeps = float(found.correlation[-1]), int(found.sweeps[-1])
+    last, sweeps = float(curve.correlation[-1]), int(curve.sweeps[-1])
     text = (
         "The covariances of pairs of units, of chains from noise, correlate with the data's by "
-        f"{last:.2f} after {sweeps} sweeps (other rows of the data: {found.data:.2f})"
+        f"{last:.2f} after {sweeps} sweeps (other rows of the data: {curve.data:.2f})"
     )
-    rules = {"falls": found.falls, "rises": found.rises, "stays": True}
-    values = {"found": found, "most": float(found.correlation.max()), "last": last, "sweeps": sweeps}
-    return _first("mixing", rules, **values, text=text, level="good" if last > 0.9 * found.data else "note")
+    rules = {"falls": curve.falls, "rises": curve.rises, "stays": True}
+    values = {"curve": curve, "most": float(curve.correlation.max()), "last": last, "sweeps": sweeps}
+    return _first("mixing", rules, **values, text=text, level="good" if last > 0.9 * curve.data else "note")
 
 
 def activity_remarks(never: int, always: int, saturated: float, units: int) -> list[Remark]:
