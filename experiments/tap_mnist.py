@@ -219,8 +219,9 @@ def sizes(
         at = {1, *(int(updates * part) for part in (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1))}
         follow = Follow(at, look, file=out / f"records-{n}.jsonl")
         stop = {"max_sweeps": budget.get("max_sweeps", 100), "tolerance": budget.get("tolerance", 1e-4)}
-        hm.train(machine, data.X, rule=hm.rules.tap(**stop), updates=updates, callbacks=[follow], learning_rate=budget["learning_rate"], device=device,
-                 run_dir=out / f"run-{n}", resume=True, **SHARED).whole()  # fmt: skip
+        hm.train(machine, data.X, rule=hm.rules.tap(**stop), updates=updates, callbacks=[follow],
+                 learning_rate=budget["learning_rate"], device=device, run_dir=out / f"run-{n}",
+                 resume=True, **SHARED).whole()  # fmt: skip
         machine.cpu()
         machine.metadata = {"data": {"image_shape": data.shape}}
         machine.save(out / f"machine-{n}.safetensors", overwrite=True)

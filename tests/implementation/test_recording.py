@@ -496,7 +496,7 @@ def test_replayed_searches_are_those_made_one_by_one(
     with torch.no_grad(), pretend_graphs(monkeypatch) as counts:
         replayed = run(owner := hm.rules.ucd_lmi().free)
         assert (counts.recorded, counts.failed) == (1, 0) and counts.replays >= 3
-        assert len(recording_module._KEPT[owner]) == 1
+        assert len(recording_module._RECORDED[owner]) == 1
         plain = run(None)
         assert counts.recorded == 1
     # Where a factor stands in memory changes how products of real states are rounded, with AVX-512.
@@ -612,11 +612,11 @@ def test_recordings_of_pairs_are_few_and_end_with_their_kernel(monkeypatch: pyte
         for seed in range(6):
             rule.gradient(machine, BITS, seed=seed)
         kernel = ref(rule.free.pair_kernel)
-        assert len(recording_module._KEPT[rule.free.pair_kernel]) == 1
+        assert len(recording_module._RECORDED[rule.free.pair_kernel]) == 1
         deepcopy(rule)
         del rule
         gc.collect()
-        assert kernel() is None and all(key is not None for key in recording_module._KEPT)
+        assert kernel() is None and all(key is not None for key in recording_module._RECORDED)
 
 
 def test_a_failed_recording_leaves_states_and_generators_as_they_were(

@@ -333,7 +333,7 @@ def test_rows_have_every_edge_twice_and_colours_are_independent(n_nodes, n_pairs
     pairs = random_pairs(n_nodes, n_pairs, 7)
     rows = compress_rows(pairs, n_nodes)
     assert sorted(rows.order.tolist()) == list(range(n_nodes))
-    assert (len(rows.order), len(rows.places) // 2) == (n_nodes, n_pairs)
+    assert (len(rows.order), len(rows.positions) // 2) == (n_nodes, n_pairs)
     colour = np.empty(n_nodes, np.int64)
     for c, (begin, end) in enumerate(pairwise(rows.colour_starts)):
         colour[rows.order[begin:end]] = c
@@ -341,8 +341,8 @@ def test_rows_have_every_edge_twice_and_colours_are_independent(n_nodes, n_pairs
     assert (colour[pairs[:, 0]] != colour[pairs[:, 1]]).all()
     node = np.repeat(rows.order, np.diff(rows.starts))
     entries = np.sort(np.stack([node, rows.others], 1), 1)
-    assert (entries == np.sort(pairs[rows.places], 1)).all()
-    assert (np.bincount(rows.places, minlength=n_pairs) == 2).all()
+    assert (entries == np.sort(pairs[rows.positions], 1)).all()
+    assert (np.bincount(rows.positions, minlength=n_pairs) == 2).all()
     degree = max(np.bincount(pairs.flatten(), minlength=n_nodes))
     assert n_colours(rows) <= degree + 1
 
@@ -371,7 +371,7 @@ def test_time_and_memory_follow_the_edges():
     finally:
         tracemalloc.stop()
     assert most < 400 * len(pairs)
-    kept = sum(x.nbytes for x in (rows.order, rows.starts, rows.others, rows.places))
+    kept = sum(x.nbytes for x in (rows.order, rows.starts, rows.others, rows.positions))
     assert kept + couplings.weight.nbytes + couplings.offset.nbytes < 16 * nodes + 24 * len(pairs) + 100
 
 

@@ -57,12 +57,12 @@ def fill_table(_: Any, rows: Any, i: Any, low: Any, table: Any, o: Any) -> Any:
         step = _same(builder, builder.sub(_NUMBER(1), arguments[2]), _NUMBERS)
         steps = [builder.mul(row, step) for row in rows]
 
-        def fill(place: int, sum_: Any, rest: int) -> None:  # in an order in which few sums are kept
+        def fill(index: int, sum_: Any, rest: int) -> None:  # in an order in which few sums are kept
             if rest == 0:
-                _store(builder, sum_, builder.gep(first, [_WORD(place)]))
+                _store(builder, sum_, builder.gep(first, [_WORD(index)]))
                 return
-            fill(place, sum_, rest - 1)
-            fill(place + (1 << (rest - 1)), builder.add(sum_, steps[rest - 1]), rest - 1)
+            fill(index, sum_, rest - 1)
+            fill(index + (1 << (rest - 1)), builder.add(sum_, steps[rest - 1]), rest - 1)
 
         fill(0, builder.mul(sum_, _same(builder, arguments[2], _NUMBERS)), UNITS)
         return context.get_dummy_value()
@@ -75,16 +75,16 @@ def _adding(count: int) -> Any:
 
     def add(_: Any, x: Any, i: Any, tables: Any, word: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            word, place = arguments[3], _pointer(context, builder, signature, arguments, 0, _NUMBERS)
+            word, pointer = arguments[3], _pointer(context, builder, signature, arguments, 0, _NUMBERS)
             start = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-            sum_ = _load(builder, place)
+            sum_ = _load(builder, pointer)
             for table in range(count):
                 up = UNITS * table - (WIDTH.bit_length() - 1)
                 moved = builder.lshr(word, _WORD(up)) if up > 0 else builder.shl(word, _WORD(-up))
                 row = builder.gep(start, [builder.and_(moved, _WORD(TABLE - WIDTH))])
                 sum_ = builder.add(sum_, _load(builder, builder.bitcast(row, _NUMBERS.as_pointer())))
                 start = builder.gep(start, [_WORD(TABLE)])
-            _store(builder, sum_, place)
+            _store(builder, sum_, pointer)
             return context.get_dummy_value()
 
         return types.void(x, types.int64, tables, types.uint64), generate
@@ -308,12 +308,12 @@ def multiply(
                     for row in range(count):
                         add_half(sums, row * WIDTH, tables, lot_words[row])
             for row in range(count):
-                place = (start + row) * n + column
+                entry = (start + row) * n + column
                 if column + WIDTH > n:
                     for c in range(n - column):
-                        before = totals[place + c] if grow else np.float32(0)
-                        totals[place + c] = before + np.float32(sums[row * WIDTH + c]) * units[column + c]
+                        before = totals[entry + c] if grow else np.float32(0)
+                        totals[entry + c] = before + np.float32(sums[row * WIDTH + c]) * units[column + c]
                 elif grow:
-                    put(sums, row * WIDTH, units, column, totals, place, totals, place)
+                    put(sums, row * WIDTH, units, column, totals, entry, totals, entry)
                 else:
-                    put(sums, row * WIDTH, units, column, nothing, 0, totals, place)
+                    put(sums, row * WIDTH, units, column, nothing, 0, totals, entry)

@@ -303,15 +303,15 @@ _current: Backend | None = None
 
 def notes() -> list[str]:
     """Returns what differs on this system from what most have, in sentences for a user."""
-    found = list[str]()
+    sentences = list[str]()
     if os.environ.get(VARIABLE):
-        found.append(f"{VARIABLE} says so; by default {Backend.default()}")
+        sentences.append(f"{VARIABLE} says so; by default {Backend.default()}")
     if not COMPILED:
-        found.append(
+        sentences.append(
             "numba is not installed: everything works, slower; harmonium requires it where it has wheels; "
             "elsewhere pip install numba adds it"
         )
-    return found
+    return sentences
 
 
 def get_backend() -> Backend:
@@ -373,20 +373,20 @@ def set_backend(backend: Backend | str | None) -> None:
 @cache
 def _read_processor() -> dict[str, str]:
     """Returns what the system tells of its first processor, by its own names; nothing where it does not."""
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             name, _, value = line.partition(":")
-            told.setdefault(name.strip(), value.strip())
+            fields.setdefault(name.strip(), value.strip())
     except OSError:
         pass
-    return told
+    return fields
 
 
 def processor() -> str:
     """Returns name, family and vector instructions of the processor."""
-    told = _read_processor()
-    name = told.get("model name") or platform.processor() or platform.machine()
-    family = f", family {told['cpu family']} model {told['model']}" if "cpu family" in told else ""
-    flags = (told.get("flags") or told.get("Features") or "").split()
+    fields = _read_processor()
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    family = f", family {fields['cpu family']} model {fields['model']}" if "cpu family" in fields else ""
+    flags = (fields.get("flags") or fields.get("Features") or "").split()
     return f"{name}{family} ({' '.join(flag for flag in _VECTORS if flag in flags) or 'no flags known'})"

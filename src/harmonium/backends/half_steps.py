@@ -53,10 +53,10 @@ def draw(
     if columns is not None:
         theta = tuple(p[..., columns] for p in theta)
     if field is None and theta[0].device.type in choice.UNITS:
-        beside = _find_beside(machine, part, states)
-        if beside is not None and kind.two_values in choice.VALUES:
-            return beside.draw(kind, theta[0], generator, keeps)
-        field = None if beside is None else beside.field()
+        neighbour = _find_neighbour(machine, part, states)
+        if neighbour is not None and kind.two_values in choice.VALUES:
+            return neighbour.draw(kind, theta[0], generator, keeps)
+        field = None if neighbour is None else neighbour.field()
     if field is None:
         field = machine.field(part, states)
     x = sample_units(kind, theta, field, generator)
@@ -130,12 +130,12 @@ def expect(
     kind, theta = machine.layers[layer], machine.thetas[layer]
     on_units = theta[0].device.type in choice.UNITS
     if field is None and on_units:
-        beside = _find_beside(machine, layer, states)
-        if beside is not None and kind.two_values in choice.VALUES:
-            settings = beside.settings(exact and beside.exact)
-            mean = tensor_cores.mean(beside.states, beside.J, theta[0], kind.two_values, **settings)
+        neighbour = _find_neighbour(machine, layer, states)
+        if neighbour is not None and kind.two_values in choice.VALUES:
+            settings = neighbour.settings(exact and neighbour.exact)
+            mean = tensor_cores.mean(neighbour.states, neighbour.J, theta[0], kind.two_values, **settings)
             return (mean,), None
-        field = beside.field() if beside is not None and exact else None
+        field = neighbour.field() if neighbour is not None and exact else None
     if field is None:
         field = machine.field(layer, states)
     held = None if machine.held is None else machine.mask(layer)
@@ -153,14 +153,14 @@ def expect(
 def field(machine: Machine, layer: int | Part, states: Sequence[Tensor]) -> Tensor:
     """Returns the field of a layer or part given all others, which are drawn: (batch, width)."""
     if machine.device.type in choice.UNITS:
-        beside = _find_beside(machine, layer, states)
-        if beside is not None:
-            return beside.field()
+        neighbour = _find_neighbour(machine, layer, states)
+        if neighbour is not None:
+            return neighbour.field()
     made: Tensor = machine.field(layer, states)
     return made
 
 
-def _find_beside(machine: Machine, layer: int | Part, states: Sequence[Tensor]) -> _Beside | None:
+def _find_neighbour(machine: Machine, layer: int | Part, states: Sequence[Tensor]) -> _Neighbour | None:
     """Returns what a GPU's matrix units make the units of a layer of; None where they do not serve."""
     l, columns = (layer, None) if isinstance(layer, int) else (layer.layer, layer.columns)
     joints = machine.graph.joints[l]
@@ -174,10 +174,10 @@ def _find_beside(machine: Machine, layer: int | Part, states: Sequence[Tensor]) 
         term = machine.J.factors[rest_edge].times(states[rest_other], rest_above)
         addend = term if addend is None else addend.add_(term)
     exact = machine.layers[other].short
-    return _Beside(states[other], machine.J.parts[edge], above, machine.beta, addend, exact)
+    return _Neighbour(states[other], machine.J.parts[edge], above, machine.beta, addend, exact)
 
 
-class _Beside(NamedTuple):
+class _Neighbour(NamedTuple):
     """The states of one layer beside another, for a GPU's matrix units.
 
     Attributes:
@@ -247,11 +247,11 @@ def anneal(
         ends = first, last
     field: Tensor | None = None
     if ends[1][0].device.type in choice.UNITS:
-        beside = _find_beside(machine, part, states)
-        if beside is not None and kind.two_values in choice.VALUES and not summed and start is None:
+        neighbour = _find_neighbour(machine, part, states)
+        if neighbour is not None and kind.two_values in choice.VALUES and not summed and start is None:
             bias = between(ends, following)[0]
-            return beside._replace(beta=following).draw(kind, bias, generator, keeps=False)[0], 0.0
-        field = None if beside is None else beside.field()
+            return neighbour._replace(beta=following).draw(kind, bias, generator, keeps=False)[0], 0.0
+        field = None if neighbour is None else neighbour.field()
     if field is None:
         field = machine.field(part, states)
     if summed and isinstance(betas, Tensor):  # one pass for the β before and after

@@ -43,10 +43,10 @@ def run_small_chains(
     n0, n1 = J.shape
     hidden = units_of(hamiltonian.thetas[1], [hamiltonian.layers[1].two_values])
     linear, precision = (theta.detach().double() for theta in hamiltonian.thetas[0])
-    kept = torch.tensor([move[:2] for move in moves], dtype=torch.float64).T.unsqueeze(2)
+    factors = torch.tensor([move[:2] for move in moves], dtype=torch.float64).T.unsqueeze(2)
     steps = [move.common or () for move in moves]  # in units of the mean variance
     common = moves[0].common and torch.tensor(steps, dtype=torch.float64).T.unsqueeze(2)
-    units = moves[0]._replace(keep=kept[0], spread=kept[1], common=common).of_units(precision)
+    units = moves[0]._replace(keep=factors[0], spread=factors[1], common=common).of_units(precision)
     keep, spread = (part.expand(len(moves), n0).contiguous().numpy() for part in units)
     v, h = (x.detach().numpy().copy() for x in states)
     chains = len(v)
@@ -100,8 +100,8 @@ def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arg
                 fill_normal(xi, normal, state)
                 forward = 0.0
                 for i in range(n0):
-                    ahead = centre[i] + keep[sweep, i] * (v[i] - centre[i])
-                    proposal[i] = ahead + spread[sweep, i] * deviation[i] * xi[i]
+                    target = centre[i] + keep[sweep, i] * (v[i] - centre[i])
+                    proposal[i] = target + spread[sweep, i] * deviation[i] * xi[i]
                     forward += xi[i] * xi[i]
                 _hidden(proposal, J, bias, gain, low, s_new, up_new, rare_new, mean_new)
                 if not collapsed:

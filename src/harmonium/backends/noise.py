@@ -24,9 +24,9 @@ def jit(function: Any) -> Any:
     except RuntimeError:  # numba found no folder
         return njit(**_OPTIONS)(function)
     # By itself numba looks at the function's own file, and not at those of the functions that it calls.
-    kept: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
-    if hasattr(kept, "_source_stamp"):
-        kept._source_stamp = kept._source_stamp, _WRITTEN
+    cache_file: Any = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if hasattr(cache_file, "_source_stamp"):
+        cache_file._source_stamp = cache_file._source_stamp, _WRITTEN
     return made
 
 

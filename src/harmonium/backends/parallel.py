@@ -55,7 +55,9 @@ def torch_has_threads() -> bool:
         # What was loaded before torch has precedence, as it has for torch, before what torch brings.
         libraries = ctypes.CDLL(None), ctypes.CDLL(torch._C.__file__)
         entries = _REGION, _NUMBER, _THREADS
-        library = next(each for each in libraries if all(hasattr(each, name) for name in entries))
+        library = next(
+            candidate for candidate in libraries if all(hasattr(candidate, name) for name in entries)
+        )
         for name in entries:
             binding.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
         # What numba offers for this is not all public, so it is tried before it is trusted.
@@ -75,10 +77,10 @@ def _count(first: int, last: int, seen: Any) -> None:
 @cache
 def _over_threads(module: str, name: str) -> Any:
     # What is kept on disk is of this version of the function's file.
-    place = f"{module} {name} {crc32(Path(str(import_module(module).__file__)).read_bytes())}"
+    region = f"{module} {name} {crc32(Path(str(import_module(module).__file__)).read_bytes())}"
 
     def over_threads(team: int, threads: int, shares: int, arguments: Any) -> None:
-        if _region(place, team, threads, shares, arguments):  # type: ignore[call-arg]
+        if _region(region, team, threads, shares, arguments):  # type: ignore[call-arg]
             raise MemoryError("compiled code had no room on one of its threads")
 
     # With one name for all, processes that compile at once could keep one function in another's place.
@@ -87,9 +89,9 @@ def _over_threads(module: str, name: str) -> Any:
 
 
 @intrinsic(prefer_literal=True)
-def _region(typing: Any, place: Any, team: Any, threads: Any, shares: Any, arguments: Any) -> Any:
+def _region(typing: Any, region: Any, team: Any, threads: Any, shares: Any, arguments: Any) -> Any:
     """An OpenMP region in which so many threads of a team run the function at a place; whether one failed."""
-    module, name, _ = place.literal_value.split()
+    module, name, _ = region.literal_value.split()
     function = getattr(import_module(module), name)
     wanted = types.int64, types.int64, *arguments.types
 
@@ -131,7 +133,7 @@ def _region(typing: Any, place: Any, team: Any, threads: Any, shares: Any, argum
         builder.call(region, [worker, builder.bitcast(shared, _ANY), builder.trunc(team, _INT), _INT(0)])
         return builder.load(_field(builder, shared, 3))
 
-    return types.int32(place, types.int64, types.int64, types.int64, arguments), generate
+    return types.int32(region, types.int64, types.int64, types.int64, arguments), generate
 
 
 def _field(builder: Any, struct: Any, number: int) -> Any:

@@ -46,12 +46,12 @@ def sweep_categorical(
     sums, betas = np.zeros(LOT * pitch, x.dtype), np.zeros((_GROUP, LOT), x.dtype)
     logits, u, digits = np.zeros((q, LOT), x.dtype), np.zeros(LOT, x.dtype), np.empty(LOT, np.int32)
     variates, streams = np.empty(LOT, np.float32), np.empty(_GROUP, np.uint64)
-    places = np.empty((_GROUP * LOT, n), np.int32)  # of the row that a unit's state picks from the table
+    offsets = np.empty((_GROUP * LOT, n), np.int32)  # of the row that a unit's state picks from the table
     for start in range(first, last, _GROUP):
         lots, top = min(_GROUP, last - start), start * LOT
         bottom = min(rows, top + lots * LOT)
         for row in range(top, bottom):
-            _read(x[row], q, pitch, places[row - top])
+            _read(x[row], q, pitch, offsets[row - top])
             betas[(row - top) // LOT, (row - top) % LOT] = beta[row]
         for lot in range(lots):
             seed(streams[lot : lot + 1], key, start + lot)
@@ -63,7 +63,7 @@ def sweep_categorical(
                 count = min(LOT, bottom - first_row)
                 for c in range(count):
                     for lane in range(0, pitch, _LANES):
-                        add_rows(table, lane, places[first_row - top + c], mine, sums, c * pitch + lane)
+                        add_rows(table, lane, offsets[first_row - top + c], mine, sums, c * pitch + lane)
                 for a in range(q):
                     for c in range(LOT):
                         logits[a, c] = bias[i * q + a] + betas[lot, c] * sums[c * pitch + a]
@@ -73,12 +73,12 @@ def sweep_categorical(
                 _pick(logits, u, digits)
                 for c in range(count):
                     if held.size == 0 or held[first_row + c, i] == 0:
-                        places[first_row - top + c, i] = (i * q + digits[c]) * pitch
+                        offsets[first_row - top + c, i] = (i * q + digits[c]) * pitch
         for row in range(top, bottom):
             for b in range(n * q):
                 drawn[row, b] = 0
             for i in range(n):
-                drawn[row, places[row - top, i] // pitch] = 1
+                drawn[row, offsets[row - top, i] // pitch] = 1
 
 
 @jit
@@ -104,13 +104,13 @@ def draw_categorical(first: int, last: int, fields: Any, q: int, bias: Any, key:
 
 
 @jit
-def _read(x: Any, q: int, pitch: int, places: Any) -> None:
+def _read(x: Any, q: int, pitch: int, offsets: Any) -> None:
     """Sets the places of the rows of the table that the one-hot units of a state pick."""
-    for i in range(len(places)):
+    for i in range(len(offsets)):
         digit = 0
         for a in range(1, q):
             digit = a if x[i * q + a] != 0 else digit
-        places[i] = (i * q + digit) * pitch
+        offsets[i] = (i * q + digit) * pitch
 
 
 @jit
@@ -131,11 +131,11 @@ def _add_outside(outside: Any, column: int, begin: int, count: int, logits: Any)
 
 
 @jit
-def _uniform(given: Any, i: int, begin: int, count: int, variates: Any, stream: Any, u: Any) -> None:
+def _uniform(variates_given: Any, i: int, begin: int, count: int, variates: Any, stream: Any, u: Any) -> None:
     """Sets u to the variates of unit i in some rows: those given, or the next ones of a stream."""
-    if given.size > 0:
+    if variates_given.size > 0:
         for c in range(count):
-            u[c] = given[i, begin + c]
+            u[c] = variates_given[i, begin + c]
     else:
         fill(variates, stream)
         for c in range(LOT):
@@ -173,7 +173,7 @@ def _pick(logits: Any, u: Any, digits: Any) -> None:
             digits[c] += logits[a, c] <= total[c]
 
 
-def _make_add_rows(_: Any, table: Any, lane: Any, places: Any, others: Any, sums: Any, o: Any) -> Any:
+def _make_add_rows(_: Any, table: Any, lane: Any, offsets: Any, others: Any, sums: Any, o: Any) -> Any:
     """Generates the instructions of ``add_rows``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -189,8 +189,8 @@ def _make_add_rows(_: Any, table: Any, lane: Any, places: Any, others: Any, sums
 
         def add(k: Any, total: Any) -> None:
             j = builder.sext(builder.load(builder.gep(listed.data, [k])), word)
-            place = builder.sext(builder.load(builder.gep(rows, [j])), word)
-            row = builder.load(builder.bitcast(builder.gep(start, [place]), vector.as_pointer()))
+            offset = builder.sext(builder.load(builder.gep(rows, [j])), word)
+            row = builder.load(builder.bitcast(builder.gep(start, [offset]), vector.as_pointer()))
             row.align = size
             builder.store(builder.fadd(builder.load(total), row), total)
 
@@ -201,14 +201,14 @@ def _make_add_rows(_: Any, table: Any, lane: Any, places: Any, others: Any, sums
         with _code.for_range_slice(builder, even, count, word(1), word) as (k, _count):
             add(k, totals[0])
         a, b, c, d = map(builder.load, totals)
-        found = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
+        total = builder.fadd(builder.fadd(a, b), builder.fadd(c, d))
         to = builder.bitcast(builder.gep(array(4).data, [arguments[5]]), vector.as_pointer())
-        builder.store(found, to).align = size
+        builder.store(total, to).align = size
         return context.get_dummy_value()
 
-    return types.void(table, types.int64, places, others, sums, types.int64), generate
+    return types.void(table, types.int64, offsets, others, sums, types.int64), generate
 
 
 add_rows: Any = intrinsic(_make_add_rows)
-"""Sets sums[o:] to Σ_j table[places[j] + lane:] over j in others, of ``_LANES`` entries; nothing is checked:
-(table, lane, places, others, sums, o)."""
+"""Sets sums[o:] to Σ_j table[offsets[j] + lane:] over j in others, of ``_LANES`` entries; nothing is checked:
+(table, lane, offsets, others, sums, o)."""

@@ -69,10 +69,10 @@ class Recording:
             tensor_cores.forget()  # a replay writes over states unseen
         if not self._grown:
             return map_leaves(lambda value: value, self._state)
-        places = iter([place for place, _ in leaves(self._state)])
+        paths = iter([path for path, _ in leaves(self._state)])
 
         def gone_on(value: Any) -> Any:
-            grown = self._grown.get(next(places), 0)
+            grown = self._grown.get(next(paths), 0)
             return value + self._replays * grown if grown else value
 
         return map_leaves(gone_on, self._state)
@@ -119,8 +119,8 @@ class Recording:
             graph.replay()  # to record is not to run
         except RuntimeError as error:
             self._state, self._grown = state, {}
-            for generator, kept in zip(used, noise, strict=True):
-                _set_state(generator, kept)
+            for generator, saved in zip(used, noise, strict=True):
+                _set_state(generator, saved)
             reason = str(error).splitlines()[0]
             _checks.warn(
                 f"recording: goes on one by one, as a step could not be recorded ({reason})", RuntimeWarning
@@ -145,13 +145,13 @@ class Recording:
             self._state = map_leaves(_clone, new)
             return
         # A graph reads where it read when it was recorded: each step's end is copied to where it began.
-        for place, value in leaves(new):
+        for path, value in leaves(new):
             if isinstance(value, Tensor):
-                before[place].copy_(value)
-            elif isinstance(value, int) and value != before[place]:
-                self._grown[place] = value - before[place]
-        own = iter(before.values())
-        self._state = map_leaves(lambda value: _other(value, next(own)), new)
+                before[path].copy_(value)
+            elif isinstance(value, int) and value != before[path]:
+                self._grown[path] = value - before[path]
+        values_before = iter(before.values())
+        self._state = map_leaves(lambda value: _other(value, next(values_before)), new)
 
 
 def repeat(
@@ -177,22 +177,22 @@ def pays(device: torch.device, times: int) -> bool:
     return times >= choice.LEAST_UPDATES and choice.records(device)
 
 
-class _Kept(NamedTuple):
+class _Recorded(NamedTuple):
     """A recording, the tensors that it reads, and its sources of noise."""
 
-    given: list[Tensor]
+    inputs: list[Tensor]
     recording: Recording
     generators: Sequence[torch.Generator]
 
 
-_KEPT: WeakKeyDictionary[Any, dict[Hashable, _Kept]] = WeakKeyDictionary()
+_RECORDED: WeakKeyDictionary[Any, dict[Hashable, _Recorded]] = WeakKeyDictionary()
 
 
 def replay(
     owner: object,
     key: Hashable,
     step: Callable[[Any], Any],
-    given: Any,
+    inputs: Any,
     device: torch.device,
     generators: Sequence[torch.Generator] = (),
 ) -> Any:
@@ -202,26 +202,26 @@ def replay(
         owner: keeps its recordings as long as it lives; ``step`` must not hold it.
         key: whatever the operations depend on, beside the shapes and values of what is given.
         step: takes copies of what is given, which lie where they are, and returns what it made.
-        given: a tree of tensors.
+        inputs: a tree of tensors.
         device: where they are.
         generators: as for ``Recording``.
 
     Returns:
         What the step made; the next call with this key writes over it.
     """
-    known, new = _KEPT.setdefault(owner, {}), [x.detach() for x in values(given)]
+    known, new = _RECORDED.setdefault(owner, {}), [x.detach() for x in values(inputs)]
     key = key, tuple(x.shape for x in new)
-    kept = known.get(key)
-    if kept is None or any(x is not y for x, y in zip(kept.generators, generators, strict=True)):
+    recorded = known.get(key)
+    if recorded is None or any(x is not y for x, y in zip(recorded.generators, generators, strict=True)):
         if len(known) == _MOST_KEPT:
             known.clear()
-        copies = map_leaves(lambda x: x.detach().clone(), given)
+        copies = map_leaves(lambda x: x.detach().clone(), inputs)
         recording = Recording(step, copies, device, generators, carries=False)
-        kept = known[key] = _Kept([*values(copies)], recording, generators)
+        recorded = known[key] = _Recorded([*values(copies)], recording, generators)
     else:
-        torch._foreach_copy_(kept.given, new)
-    kept.recording.advance()
-    return kept.recording.state
+        torch._foreach_copy_(recorded.inputs, new)
+    recorded.recording.advance()
+    return recorded.recording.state
 
 
 def within_step() -> bool:
@@ -268,5 +268,5 @@ def _clone(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def _other(value: Any, own: Any) -> Any:
-    return own if isinstance(value, Tensor) else value
+def _other(value: Any, replacement: Any) -> Any:
+    return replacement if isinstance(value, Tensor) else value

@@ -77,5 +77,5 @@ def _tf32(x: Tensor) -> Tensor:
     """To the nearest number with 10 bits behind the leading one, ties away from zero."""
     bits = x.contiguous().view(torch.int32)
     half = 1 << (_TF32_BITS - 1)
-    kept = (bits + half) & -(1 << _TF32_BITS)
-    return torch.where(x.isfinite(), kept.view(torch.float32), x)
+    shortened = (bits + half) & -(1 << _TF32_BITS)
+    return torch.where(x.isfinite(), shortened.view(torch.float32), x)

@@ -67,13 +67,13 @@ def join_edges(values: Tensor, rows: RowsInTurn, two_values: tuple[float, float]
     """
     low, high = np.array(two_values, np.float32)
     units = len(rows.order)
-    offset, weight = np.empty(units, np.float32), np.empty(len(rows.places), np.float32)
+    offset, weight = np.empty(units, np.float32), np.empty(len(rows.positions), np.float32)
     over(
         _join,
         units,
         values.reshape(-1),
         rows.starts,
-        rows.places,
+        rows.positions,
         low,
         high - low,
         offset,
@@ -167,9 +167,9 @@ def sweep_words(
     for key in keys:
         for begin, end in pairwise(rows.colour_starts.tolist()):
             for lot in range(lots):
-                place = words, lot, begin, end
+                span = words, lot, begin, end
                 shares = -(-(end - begin) // tile)
-                over(_sweep_tiles, shares, *place, *graph, *rest, key, least=TILES_A_THREAD)
+                over(_sweep_tiles, shares, *span, *graph, *rest, key, least=TILES_A_THREAD)
 
 
 @jit
@@ -224,11 +224,11 @@ def _sweep_tiles(
         else:
             _compare_states(size, field, noise)
         for p in range(top, bottom):
-            i, place = order[p], (p - top) * count
+            i, entry = order[p], (p - top) * count
             free = full if held.size == 0 else full & ~held[lot, i]
-            up = below(field, noise, place, states)
+            up = below(field, noise, entry, states)
             if metropolis:
-                up = (up & states[i]) | (~below(limit, noise, place, states) & ~states[i])
+                up = (up & states[i]) | (~below(limit, noise, entry, states) & ~states[i])
             states[i] = (up & free) | (states[i] & ~free)
 
 
@@ -276,7 +276,7 @@ def _join(
     last: int,
     values: Any,
     starts: Any,
-    places: Any,
+    positions: Any,
     low: Any,
     gain: Any,
     offset: Any,
@@ -286,8 +286,8 @@ def _join(
     for p in range(first, last):
         total = 0.0
         for k in range(starts[p], starts[p + 1]):
-            total += np.float64(values[places[k]])
-            weight[k] = gain * gain * values[places[k]]
+            total += np.float64(values[positions[k]])
+            weight[k] = gain * gain * values[positions[k]]
         offset[p] = gain * low * total
 
 
@@ -370,7 +370,7 @@ def _cut_word(bits: int) -> tuple[int, int]:
 
 def _make_add_weights(
     _: Any, words: Any, others: Any, weight: Any, first: Any, last: Any, offset: Any, beta: Any, shift: Any,
-    field: Any, place: Any,
+    field: Any, start: Any,
 ) -> Any:  # fmt: skip
     """Generates the instructions of ``add_weights``."""
     parts, lanes = _cut_word(words.dtype.bitwidth)
@@ -402,11 +402,11 @@ def _make_add_weights(
                 before = builder.load(total)
                 builder.store(builder.select(bits, builder.fadd(before, amount), before), total)
         more, betas, to = spread(arguments[7]), vectors(6, long(0)), vectors(8, arguments[9])
-        for total, place, factor in zip(totals, to, betas, strict=True):
+        for total, target, factor in zip(totals, to, betas, strict=True):
             scale = builder.load(factor)
             scale.align = 4
-            found = builder.fadd(builder.fmul(builder.load(total), scale), more)
-            builder.store(found, place).align = 4
+            value = builder.fadd(builder.fmul(builder.load(total), scale), more)
+            builder.store(value, target).align = 4
         return context.get_dummy_value()
 
     whole, real = types.int64, types.float32
@@ -415,12 +415,12 @@ def _make_add_weights(
 
 
 add_weights: Any = intrinsic(_make_add_weights)
-"""Sets field[place:] to beta · (offset + Σ_k weight[k] · bit of words[others[k]]) + shift, k from first to
+"""Sets field[start:] to beta · (offset + Σ_k weight[k] · bit of words[others[k]]) + shift, k from first to
 last, where field and beta have an entry a bit of a word; nothing is checked: (words, others, weight, first,
-last, offset, beta, shift, field, place)."""
+last, offset, beta, shift, field, start)."""
 
 
-def _make_below(_: Any, x: Any, y: Any, place: Any, words: Any) -> Any:
+def _make_below(_: Any, x: Any, y: Any, start: Any, words: Any) -> Any:
     """Generates the instructions of ``below``."""
     parts, lanes = _cut_word(words.dtype.bitwidth)
 
@@ -435,18 +435,18 @@ def _make_below(_: Any, x: Any, y: Any, place: Any, words: Any) -> Any:
             loaded.align = 4
             return loaded
 
-        found = word(0)
+        word_below = word(0)
         for part in range(parts):
             flags = builder.fcmp_ordered("<", read(0, part), read(1, part))
             bits = builder.bitcast(flags, ir.IntType(lanes))
             if parts > 1:
                 bits = builder.shl(builder.zext(bits, word), word(part * lanes))
-            found = builder.or_(found, bits)
-        return found
+            word_below = builder.or_(word_below, bits)
+        return word_below
 
     return words.dtype(x, y, types.int64, words), generate
 
 
 below: Any = intrinsic(_make_below)
-"""Returns a word whose bits tell where x[place:] is less than y[place:], of the type of an array of words;
-nothing is checked: (x, y, place, words)."""
+"""Returns a word whose bits tell where x[start:] is less than y[start:], of the type of an array of words;
+nothing is checked: (x, y, start, words)."""

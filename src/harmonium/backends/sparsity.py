@@ -35,9 +35,9 @@ class Compressed(NamedTuple):
         """Returns some of the columns, (columns,) int64, in this order."""
         first, counts = self.starts[columns], self.starts[columns + 1] - self.starts[columns]
         starts = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
-        places = torch.arange(int(starts[-1]), device=columns.device)
-        places += (first - starts[:-1]).repeat_interleave(counts)
-        return Compressed(starts, self.sources[places], self.entries[places])
+        index = torch.arange(int(starts[-1]), device=columns.device)
+        index += (first - starts[:-1]).repeat_interleave(counts)
+        return Compressed(starts, self.sources[index], self.entries[index])
 
 
 class RowsInTurn(NamedTuple):
@@ -48,14 +48,14 @@ class RowsInTurn(NamedTuple):
         colour_starts: colour c has the units order[colour_starts[c] : colour_starts[c + 1]], int64.
         starts: unit order[p] has the entries from starts[p] up to starts[p + 1], int64 (units + 1,).
         others: the neighbour of each entry, int32 (2 x pairs,).
-        places: where the coupling of each entry stands in J, flattened if it is a matrix, (2 x pairs,).
+        positions: where the coupling of each entry stands in J, flattened if it is a matrix, (2 x pairs,).
     """
 
     order: np.ndarray
     colour_starts: np.ndarray
     starts: np.ndarray
     others: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
 
 
 @final
