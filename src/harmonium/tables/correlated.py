@@ -63,10 +63,9 @@ def fit_normal(
     for _ in range(rounds):
         table, root = normal(mean, covariance)
         score, first, second = 0.0, torch.zeros_like(mean), torch.zeros_like(covariance)
-        for place, posterior in table.blocks(x):
-            share = row_weights[place]
-            score += float(share @ (posterior.log_weights - table.log_partition))
-            _, crossed, squared = posterior.sum_squares(0, share)
+        for rows, posterior in table.blocks(x):
+            score += float(row_weights[rows] @ (posterior.log_weights - table.log_partition))
+            crossed, squared = posterior.second_moments(row_weights[rows])
             first += crossed[:, 0]
             second += squared
         mean = root @ first
