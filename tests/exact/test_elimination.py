@@ -54,9 +54,9 @@ def alike_rows(machine: hm.BoltzmannMachine) -> list[Tensor]:
 def test_log_weights_are_those_of_enumeration(name: str) -> None:
     machine = graphs.make(name)
     oracle = graphs.oracle_of(machine)
-    torch.testing.assert_close(eliminated(machine).log_weights()[0], oracle.log_partition().detach())
+    torch.testing.assert_close(eliminated(machine).log_weights[0], oracle.log_partition().detach())
     for v in alike_rows(machine):
-        torch.testing.assert_close(eliminated(machine, v).log_weights(), oracle.log_unnormalised(v).detach())
+        torch.testing.assert_close(eliminated(machine, v).log_weights, oracle.log_unnormalised(v).detach())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,10 +103,6 @@ def test_modes_and_marginals_are_those_of_enumeration(name: str) -> None:
         v = torch.cat([states[l] for l in machine.visible], 1)
         torch.testing.assert_close(mean[0], p @ v)
         torch.testing.assert_close(variance[0], p @ v.square() - (p @ v).square())
-        if machine.hidden:
-            torch.testing.assert_close(
-                sums.hidden_means()[0], p @ torch.cat([states[l] for l in machine.hidden], 1)
-            )
 
 
 @pytest.mark.parametrize("name", DISCRETE)
@@ -214,7 +210,7 @@ def test_windows_under_units_of_other_kinds(units: type[hm.Gaussian]) -> None:
             rows = 1 if v is None else len(v)
             clamped = hamiltonian.clamp(v, rows)
             listing, sums = Listing(clamped, rows, [0], [1]), eliminated(machine, v)
-            torch.testing.assert_close(sums.log_weights(), listing.log_weights())
+            torch.testing.assert_close(sums.log_weights, listing.log_weights)
             ours, theirs = Statistics(hamiltonian), Statistics(hamiltonian)
             weight = torch.linspace(0.5, 1.0, rows, dtype=torch.float64)
             sums.expect(ours, weight)

@@ -11,6 +11,7 @@ import torch
 
 import harmonium as hm
 from harmonium.machine import Statistics
+from harmonium.sums import nothing_seen
 
 from .machines import array
 
@@ -110,7 +111,7 @@ def test_partition_likelihood_and_moments(name: str) -> None:
         atol=1e-9,
     )
     mean, second = truth.moments()
-    found = table.posterior(table.nothing_seen(1)).moments()
+    found = table.posterior(nothing_seen(machine.hamiltonian())).moments()
     assert found.mean.shape == (1, width)
     np.testing.assert_allclose(array(found.mean[0]), mean[:width], atol=1e-9)
     np.testing.assert_allclose(
@@ -118,7 +119,7 @@ def test_partition_likelihood_and_moments(name: str) -> None:
     )
     hidden = np.concatenate([np.arange(truth.n)[truth.places[l]] for l in machine.hidden])
     np.testing.assert_allclose(
-        array(table.posterior(table.nothing_seen(1)).hidden_means()[0]), mean[hidden], atol=1e-9
+        array(table.posterior(nothing_seen(machine.hamiltonian())).hidden_means()[0]), mean[hidden], atol=1e-9
     )
 
 

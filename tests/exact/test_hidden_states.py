@@ -240,18 +240,6 @@ def test_every_kind_of_unit(kind: str) -> None:
     assert table.log_partition == pytest.approx(float(free), abs=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["Gaussian", "joined columns", "joined layers", "a table", *KINDS])
-def test_density_of_one_column_alone(kind: str) -> None:
-    """It is that of rows which show nothing else."""
-    machine = made(kind) if kind in MACHINES else unit_machine(kind)
-    table, v = HiddenStates(machine.hamiltonian()), data_for(machine, 6)
-    kinds = [machine.layers[l] for l in machine.visible for _ in range(machine.layers[l].width)]
-    for column in (j for j, layer in enumerate(kinds) if not layer.discrete):
-        rows = torch.full_like(v, torch.nan)
-        rows[:, column] = v[:, column]
-        close(table.log_density(column, rows[:, column]), table.log_likelihood(rows))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_statistics_are_derivatives_for_every_kind(kind: str) -> None:
     """E[t] and E[x ⊗ h] given rows with holes: the rule's gradient by differences of the log-likelihood."""

@@ -286,7 +286,7 @@ def summed_out(machine: hm.BoltzmannMachine) -> Any:
     with torch.no_grad():
         sums = Elimination(hamiltonian, 1, order)
         sums.expect(into, 0.5)
-        return sums.log_weights(), into.thetas, into.products
+        return sums.log_weights, into.thetas, into.products
 
 
 def filtered(device: Any) -> hm.BoltzmannMachine:

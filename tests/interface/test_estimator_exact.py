@@ -14,7 +14,7 @@ from harmonium.estimators import RBM
 from harmonium.estimators._intake import validated
 from harmonium.layers import Bernoulli
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
-from harmonium.sums import log_weights
+from harmonium.sums import log_weights, nothing_seen
 from harmonium.tables import Codec, table_training
 from harmonium.training import choose
 
@@ -237,7 +237,7 @@ def test_visible_means_given_hidden_values_are_conditional(rbm) -> None:
         place = int((table.states == row).all(1).nonzero())
         p = torch.zeros(1, 256, dtype=torch.float64)
         p[0, place] = 1.0
-        given = table.posterior(table.nothing_seen(1))
+        given = table.posterior(nothing_seen(table.machine))
         given.probabilities = p
         expected.append(given.moments().mean)
     shown = rbm.inverse_transform(h.numpy())

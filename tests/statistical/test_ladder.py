@@ -122,7 +122,7 @@ def drift(made: hm.BoltzmannMachine, kernel: Ladder, seed: int = 1) -> tuple[flo
     for _ in range(ROUNDS):
         state, _ = kernel.step(hamiltonian, state, generator)
     kernel.check(hamiltonian, state)
-    ends = list(zip(*(x.view(4, ROWS, -1) for x in state.memory.states), strict=True))
+    ends = [*zip(*(x.view(3, ROWS, -1) for x in state.memory.states), strict=True), state.states]
     assert bool((traffic(state).acceptance > 0.05).all())
     return max(largest_z(each, x) for each, x in zip([*hamiltonians, hamiltonian], ends, strict=True)), limit(
         hamiltonian, 4

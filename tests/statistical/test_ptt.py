@@ -71,7 +71,7 @@ def exchanged(name: str, seed: int = 5) -> tuple[float, float]:
     reservoir = Population.of(rung, draw(rung, 20_000, generator))
     offered = Exchange.offer(hamiltonian, rung, chains, reservoir, generator)
     assert 0.2 < float(offered.gain.clamp(max=0).exp().mean()) < 0.99
-    moved, left = offered.accept(hamiltonian, chains, reservoir, generator)
+    moved, left = offered.accept(hamiltonian, reservoir, generator)
     z = max(largest_z(hamiltonian, moved), largest_z(rung, left.whole(rung, generator)))
     energies = rung.free_energy(left.states, hamiltonian.graph.summed)
     torch.testing.assert_close(left.energies, energies)

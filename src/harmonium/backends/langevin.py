@@ -23,7 +23,7 @@ from harmonium.backends.per_unit import change, copy, draw, log_odds, probabilit
 def run_small_chains(
     hamiltonian: Machine, moves: Sequence[Any], states: Sequence[Tensor], key: np.uint64, *, into: Any,
         weight: float,
-    burn_in: int, marginal: bool,
+    burn_in: int,
 ) -> tuple[list[Tensor], float, float]:  # fmt: skip
     """Runs free chains under a distribution that ``choice.small_chains`` serves, and adds their statistics.
 
@@ -32,7 +32,7 @@ def run_small_chains(
         moves: the ``chains.langevin.Relaxation`` of every sweep.
         states: States of the chains, for each layer (chains, width_l).
         key: Key of the noise.
-        into, weight, burn_in, marginal: as for ``chains.relax_alone``.
+        into, weight, burn_in: as for ``chains.relax_alone``.
 
     Returns:
         The states of the chains, the acceptance, and the mean squared jump in units of the variance.
@@ -53,7 +53,7 @@ def run_small_chains(
     shares = min(SHARES, chains)
     sums = np.zeros((shares, n0)), np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     diagnostics = np.zeros((shares, 2))
-    sweeps = keep, spread, adjusted, cold, moves[0].collapsed, marginal, burn_in, weight
+    sweeps = keep, spread, adjusted, cold, moves[0].collapsed, burn_in, weight
     theta = linear.numpy(), precision.numpy()
     over(_run, shares, shares, sums, diagnostics, (J, hidden, *theta, v, h, key, *sweeps))
     first, second, third, pairs = (
@@ -68,12 +68,12 @@ def run_small_chains(
 def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arguments: Any) -> None:
     """Runs some of the shares in place: every ``shares``-th chain, with sums of its own.
 
-    They are weight · E[S | v] (or S) of sweeps after burn-in. ``hidden`` is bias, gain and lower value of the
+    They are weight · E[S | v] of sweeps after burn-in. ``hidden`` is bias, gain and lower value of the
     hidden units. ``adjusted`` and ``cold``, the inverse temperature, have an entry for each sweep, ``keep``
     and ``spread`` one for each sweep and visible unit. ``diagnostics`` sums acceptances and squared jumps.
     """
     J, hidden, linear, precision, v_all, h_all, key, keep, spread, adjusted = arguments[:10]
-    cold, collapsed, marginal, burn_in, weight = arguments[10:]
+    cold, collapsed, burn_in, weight = arguments[10:]
     bias, gain, low = hidden
     lean = low / gain
     n0, n1 = J.shape
@@ -131,19 +131,18 @@ def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arg
                         diagnostics[1] += jump * jump
                     v, proposal, s, s_new, h, h_new = proposal, v, s_new, s, h_new, h
                     up, up_new, rare, rare_new, mean, mean_new = up_new, up, rare_new, rare, mean_new, mean
-                if collapsed and (not marginal or sweep == len(keep) - 1):
+                if collapsed and sweep == len(keep) - 1:  # statistics read means
                     fill(noise, state)
                     draw(up, low, noise, h)
                 if sweep >= burn_in:
-                    seen = mean if marginal else h
                     for j in range(n1):
-                        h_part[j] += seen[j]
+                        h_part[j] += mean[j]
                     for i in range(n0):
                         value = v[i]
                         v_sum[i] += weight * value
                         square_sum[i] -= 0.5 * weight * value * value
                         for j in range(n1):
-                            pair_part[i, j] += value * seen[j]
+                            pair_part[i, j] += value * mean[j]
             for j in range(n1):
                 h_sum[j] += weight * h_part[j]
             for i in range(n0):

@@ -507,9 +507,8 @@ def relax_alone(
         return [kernel.relaxation(state._replace(sweeps=state.sweeps + sweep)) for sweep in range(sweeps)]
 
     ran = half_steps.run_small_chains(
-        hamiltonian, moves, state.states, generator,
-        into=into, weight=weight, burn_in=burn_in, marginal=True,
-    )  # fmt: skip
+        hamiltonian, moves, state.states, generator, into=into, weight=weight, burn_in=burn_in
+    )
     if ran is None:
         return None
     states, acceptance, jump = ran

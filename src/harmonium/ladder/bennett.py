@@ -15,7 +15,7 @@ from harmonium._progress import show_progress
 from harmonium.backends import Recording
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
-from harmonium.ladder.rungs import space_rungs
+from harmonium.ladder.rungs import hamiltonian_of, space_rungs
 from harmonium.likelihood import WITHOUT_DATA, LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, require_distribution
 
@@ -207,7 +207,7 @@ def log_partitions(
     else:
         kernel.check(hamiltonian, state)
         rungs = state.memory.rungs
-        *below, _ = map(list, zip(*(x.chunk(len(rungs) + 1) for x in state.memory.states), strict=True))
+        below = [list(x) for x in zip(*(x.chunk(len(rungs)) for x in state.memory.states), strict=True)]
         begun = kernel.init(hamiltonian, state.states, generator, rungs=rungs, below=below)
 
     def climb(chains: KernelState) -> tuple[KernelState, tuple[Tensor, ...]]:
@@ -243,7 +243,7 @@ def log_partitions(
     gaps = torch.empty(len(end.memory.rungs), 2, len(end.states[0]), counted, dtype=torch.float64)
     for odd, several in enumerate(zip(*noted, strict=True)):
         gaps[odd::2] = torch.stack(several, -1).cpu().transpose(0, 1)
-    bottom = end.known.ways.stretches[0].hamiltonian.log_partition_of_independent()
+    bottom = hamiltonian_of(hamiltonian, end.memory.rungs[0]).log_partition_of_independent()
     values, errors, overlaps, ess = _solve(gaps, bottom)
     seen = traffic(end)
     doubts = _list_doubts(renewed, overlaps, seen)

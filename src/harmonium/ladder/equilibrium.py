@@ -99,9 +99,10 @@ class Exchange(NamedTuple):
 
     ``gain`` is the log of the ratio of probabilities after and before. ``energies`` and ``fields``, by layer
     (chains, width_l), are those of chains and members under the distribution, ``under_rung`` are energies of
-    the chains under the rung; (chains,) but for the fields.
+    the chains under the rung; (chains,) but for the fields and ``chains``. ``rows`` are the members'.
     """
 
+    chains: States
     rows: Tensor
     members: Population
     gain: Tensor
@@ -126,14 +127,11 @@ class Exchange(NamedTuple):
         x = hamiltonian.free_energy(chains, summed, fields[0])
         y = hamiltonian.free_energy(members.states, summed, fields[1])
         under = rung.free_energy(chains, summed, fields_of(rung, chains))
-        return cls(rows, members, (x - under) - (y - members.energies), (x, y), fields, under)
+        gain = (x - under) - (y - members.energies)
+        return cls(list(chains), rows, members, gain, (x, y), fields, under)
 
     def accept(
-        self,
-        hamiltonian: Hamiltonian,
-        chains: Sequence[Tensor],
-        reservoir: Population,
-        generator: torch.Generator,
+        self, hamiltonian: Hamiltonian, reservoir: Population, generator: torch.Generator
     ) -> tuple[States, Population]:
         """Exchanges with Metropolis's probability; summed layers of the chains are drawn again.
 
@@ -141,55 +139,12 @@ class Exchange(NamedTuple):
             The chains, for each layer (chains, width_l), and the reservoir.
         """
         swap = _random.accept(self.gain, generator)
-        chosen, moved, returned = swap.unsqueeze(-1), list(chains), list(self.members.states)
+        chosen, moved, returned = swap.unsqueeze(-1), list(self.chains), list(self.members.states)
         for l in hamiltonian.graph.unsummed:
-            moved[l], returned[l] = swap_where(chosen, chains[l], self.members.states[l])
+            moved[l], returned[l] = swap_where(chosen, self.chains[l], self.members.states[l])
         energies = torch.where(swap, self.under_rung, self.members.energies)
         fields = {l: torch.where(chosen, self.fields[1][l], ours) for l, ours in self.fields[0].items()}
         return complete(hamiltonian, moved, fields, generator), reservoir.put(self.rows, returned, energies)
-
-
-@record
-class Judged(NamedTuple):
-    """Chains that offer to exchange, (offers, width_l) for each layer, and what tells how a step went.
-
-    ``numbers`` are the effective sample size of their weights, as a fraction, and the weighted acceptance.
-    """
-
-    offering: States
-    offered: Exchange
-    numbers: Tensor
-
-    @classmethod
-    def after_step(
-        cls,
-        hamiltonian: Hamiltonian,
-        generator: torch.Generator,
-        rung: Rung,
-        chains: States,
-        rows: Tensor,
-        energies: Tensor,
-        reservoir: Population,
-    ) -> Judged:
-        """Lets chains of some rows offer to exchange, with their free energies before a step."""
-        offering = [x[rows] for x in chains]
-        offered = Exchange.offer(
-            hamiltonian, hamiltonian_of(hamiltonian, rung), offering, reservoir, generator
-        )
-        weights = (energies - offered.energies[0]).softmax(0)
-        size = 1 / weights.square().sum() / len(weights)
-        rate = (weights * offered.gain.clamp(max=0).exp()).sum()
-        return cls(offering, offered, torch.stack((size, rate.to(size.dtype))))
-
-
-@record
-class Moved(NamedTuple):
-    """Holds what an update leaves for the fields of a ``PttState`` with these names."""
-
-    chains: States
-    reservoir: Population
-    offering: Tensor
-    energies: Tensor
 
 
 class Frozen(NamedTuple):
@@ -227,7 +182,7 @@ def equilibrate(
             )
             gaps.append((offered.energies[0] - offered.under_rung)[:_WATCHED])
             accepted.append(offered.gain.clamp(max=0).exp().mean())
-            chains, reservoir = offered.accept(hamiltonian, chains, reservoir, generator)
+            chains, reservoir = offered.accept(hamiltonian, reservoir, generator)
             chains = [*run_kernel(hamiltonian, Gibbs(), KernelState(chains, 0), sweeps, generator).states]
         return chains, reservoir, torch.stack(gaps), torch.stack(accepted)
 
@@ -377,8 +332,7 @@ class EquilibriumTraining:
                 raise ValueError(
                     "machine: expected one that chains from independent units reach; received "
                     f"{state.cause} on the way, at rung {len(state.rungs)} of {len(hamiltonians)}. "
-                    "Begin with "
-                    "weaker couplings"
+                    "Begin with weaker couplings"
                 )
         return state
 
@@ -393,16 +347,22 @@ class EquilibriumTraining:
         state = replace(state, restart=0, sweeps=state.sweeps + self.sweeps)
         rung, reservoir = state.rungs[-1], state.reservoir
 
-        def judge(hamiltonian: Hamiltonian, given: Any) -> Judged:
-            return Judged.after_step(hamiltonian, generator, *given)
+        def judge(hamiltonian: Hamiltonian, given: Any) -> tuple[Exchange, Tensor]:
+            rung, chains, rows, before, reservoir = given
+            frozen = hamiltonian_of(hamiltonian, rung)
+            offered = Exchange.offer(hamiltonian, frozen, [x[rows] for x in chains], reservoir, generator)
+            weights = (before - offered.energies[0]).softmax(0)  # of the step of the parameters
+            size = 1 / weights.square().sum() / len(weights)
+            rate = (weights * offered.gain.clamp(max=0).exp()).sum()
+            return offered, torch.stack((size, rate.to(size.dtype)))
 
-        def move(hamiltonian: Hamiltonian, given: Any) -> Moved:
+        def move(hamiltonian: Hamiltonian, given: Any) -> tuple[States, Population, Tensor, Tensor]:
             return settings.move(hamiltonian, generator, *given)
 
         settings = replace(self)  # a recording that held its owner would keep it alive
         given: Any = rung, state.chains, state.offering, state.energies, reservoir
-        judged = replay_under(hamiltonian, self, ("judge",), judge, given, [generator], True)
-        size, rate = judged.numbers.tolist()
+        offered, numbers = replay_under(hamiltonian, self, ("judge",), judge, given, [generator], True)
+        size, rate = numbers.tolist()
         seen = {"acceptance": rate, "sample_size": size, "frozen": 0.0}
         least = min(self.freeze, _SOON) if state.since == 0 else LEAST
         if not (size >= LEAST and rate >= least):  # also where they are no numbers
@@ -411,11 +371,16 @@ class EquilibriumTraining:
         if rate < self.freeze:
             state = self._freeze(hamiltonian, state, parameters, generator)
             return state, {**seen, "frozen": float(not state.restart)}
-        given = judged, state.offering, state.chains, reservoir
-        moved = replay_under(hamiltonian, self, ("move",), move, given, [generator], True)
+        given = offered, state.offering, state.chains, reservoir
+        chains, reservoir, offering, energies = replay_under(
+            hamiltonian, self, ("move",), move, given, [generator], True
+        )
         after = replace(
             state,
-            **moved._asdict(),
+            chains=chains,
+            reservoir=reservoir,
+            offering=offering,
+            energies=energies,
             rejections=0 if state.since >= 0 else state.rejections,  # a step was taken, not too long a one
             since=state.since + 1,
         )
@@ -425,19 +390,23 @@ class EquilibriumTraining:
         self,
         hamiltonian: Hamiltonian,
         generator: torch.Generator,
-        judged: Judged,
+        offered: Exchange,
         rows: Tensor,
         chains: States,
         reservoir: Population,
-    ) -> Moved:
-        """Lets chains of some rows exchange as judged, and moves all, each layer (chains, width_l)."""
-        offering, reservoir = judged.offered.accept(hamiltonian, judged.offering, reservoir, generator)
+    ) -> tuple[States, Population, Tensor, Tensor]:
+        """Lets chains of some rows exchange as offered, and moves all, each layer (chains, width_l).
+
+        Returns:
+            ``chains``, ``reservoir``, ``offering`` and ``energies`` of a ``PttState``.
+        """
+        offering, reservoir = offered.accept(hamiltonian, reservoir, generator)
         chains = [x.index_copy(0, rows, y) for x, y in zip(chains, offering, strict=True)]
         moved = run_kernel(hamiltonian, Gibbs(), KernelState(chains, 0), self.sweeps, generator)
         rows = self._choose(len(chains[0]), generator)
         fields = {l: moved.fields[l][rows] for l in hamiltonian.graph.summed}
         energies = hamiltonian.free_energy([x[rows] for x in moved.states], hamiltonian.graph.summed, fields)
-        return Moved(list(moved.states), reservoir, rows, energies)
+        return list(moved.states), reservoir, rows, energies
 
     def _choose(self, chains: int, generator: torch.Generator) -> Tensor:
         """Draws the rows of the chains that offer at the next update, (offers,)."""
@@ -448,7 +417,7 @@ class EquilibriumTraining:
     ) -> PttState:
         """Returns the state at the last frozen machine."""
         rung, samples = hamiltonian_of(hamiltonian, state.rungs[-1]), state.samples
-        number = len(state.populations[0][rung.graph.unsummed[0]])
+        number = len(state.chains[0])
         drawn = samples.take(_random.permutation(len(samples.energies), generator)[:number])
         rows, rejections, stop = self._choose(number, generator), state.rejections + 1, state.stop
         if rejections >= _PATIENCE:

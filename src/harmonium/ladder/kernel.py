@@ -27,7 +27,7 @@ from harmonium.ladder.rungs import (
     require_bottom,
     space_rungs,
 )
-from harmonium.ladder.stretches import Ways, cut_rungs
+from harmonium.ladder.stretches import Stretch, cut_rungs, join_rungs
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 _FORM, _VERSION = f"{FORMAT} ladder", 2  # of the files of ladders
@@ -42,8 +42,8 @@ class LadderState:
     Attributes:
         rungs: the natural parameters of every machine below the top, each (width_l,) or (width_l, width_m).
         factors: for every stretch of rungs how many times the couplings of its first each of them has.
-        states: those of all rungs and of the top, one rung after the other, for each layer
-            ((rungs + 1) · chains, width_l).
+        states: those of all rungs below the top, one rung after the other, for each layer
+            (rungs · chains, width_l).
         births: the round in which the state at a rung was drawn at rung 0, or 0, (rungs + 1, chains).
         from_bottom: 1 where a state was at the bottom after it was last at the top, (rungs + 1, chains).
         climbs: number of passages from the bottom to the top so far, of all chains.
@@ -220,13 +220,13 @@ class Ladder(Kernel):
         factors = cut_rungs(hamiltonian, rungs)
         memories = [
             self.kernel.init(at.hamiltonian, [x[at.rows] for x in replicas], generator, planned).memory
-            for at in Ways.along(hamiltonian, rungs, factors, chains).stretches[1:]
+            for at in join_rungs(hamiltonian, rungs, factors, chains)[1:]
         ]
         rounds = torch.zeros(len(rungs) + 1, chains, dtype=torch.int64, device=hamiltonian.device)
         memory = LadderState(
             [list(rung) for rung in rungs],
             factors,
-            replicas,
+            [x[: len(rungs) * chains] for x in replicas],
             rounds,
             rounds.clone(),
             rounds[0, 0].clone(),
@@ -240,39 +240,47 @@ class Ladder(Kernel):
     ) -> tuple[KernelState, Info]:
         before: LadderState = state.memory
         chains, top, odd = len(state.states[0]), len(before.rungs), state.sweeps % 2
-        ways: Ways = (
-            Ways.along(hamiltonian, before.rungs, before.factors, chains)
+        stretches: list[Stretch] = (
+            join_rungs(hamiltonian, before.rungs, before.factors, chains)
             if state.known is None
-            else state.known.ways
+            else state.known.stretches
         )
-        stretches, kept = ways.stretches, hamiltonian.graph.unsummed
         moved, memories = [stretches[0].hamiltonian.draw_independent(chains, generator)], list[Any]()
         fields: list[Mapping[int, Tensor]] = [{}]
-        for at, own in zip(stretches[1:], before.memories, strict=True):
-            top_here = at is stretches[-1]  # whose chains are those of the state, which may be another's
-            x = at.hamiltonian.clamp_states(state.states if top_here else [x[at.rows] for x in before.states])
-            after = KernelState(x, state.sweeps * self.sweeps, own)
+        for at, memory in zip(stretches[1:], before.memories, strict=True):
+            # At the top the state's own chains, which may be others than the last round left.
+            x = state.states if at is stretches[-1] else [x[at.rows] for x in before.states]
+            after = KernelState(at.hamiltonian.clamp_states(x), state.sweeps * self.sweeps, memory)
             after = run_kernel(at.hamiltonian, self.kernel, after, self.sweeps, generator)
             moved.append(after.states)
             memories.append(after.memory)
-            plain = isinstance(at.hamiltonian.beta, float) and at.hamiltonian.beta == 1.0
-            fields.append(after.fields if plain else {})
+            fields.append(after.fields)
         states = [torch.cat(same) for same in zip(*moved, strict=True)]
-        measured = [at.free_energies(states, odd, own) for at, own in zip(stretches, fields, strict=True)]
-        energies = torch.cat([values for values, _ in measured], 1).view(2, top + 1, chains)
 
         # Even pairs in even rounds and odd ones in odd rounds, not by chance: a state that is accepted goes
         # on in its direction, and climbs in rounds in proportion to the rungs, not to their square (Syed et
-        # al. 2022). ln of the ratio is F_a(x) + F_b(y) - F_a(y) - F_b(x) (FORMULAS §8).
+        # al. 2022). A rung at an end that has no partner is its own.
         low, high = slice(odd, top, 2), slice(odd + 1, top + 1, 2)
-        change = ways.weigh_change(kept, states, odd)
-        gaps = torch.stack((energies[1, high] - energies[0, low], energies[0, high] - energies[1, low]))
-        gaps += torch.stack((-change[low], change[high]))
+        index = torch.arange((top + 1) * chains, device=hamiltonian.device)
+        partners = index.clone()
+        by_rung = index.view(top + 1, chains)
+        partners.view(top + 1, chains)[low], partners.view(top + 1, chains)[high] = (
+            by_rung[high],
+            by_rung[low],
+        )
+        kept = hamiltonian.graph.unsummed
+        offered = [x.index_select(0, partners) if l in kept else x for l, x in enumerate(states)]
+        own, others = (
+            [at.weigh([x[at.rows] for x in rows], known) for at, known in zip(stretches, seen, strict=True)]
+            for rows, seen in ((states, fields), (offered, [{}] * len(stretches)))
+        )
+        # ln of the ratio is F_a(x) + F_b(y) - F_a(y) - F_b(x) (FORMULAS §8).
+        F_own, F_other = (torch.cat([F for F, _ in each]).view(top + 1, chains) for each in (own, others))
+        gaps = torch.stack((F_other[high] - F_own[low], F_own[high] - F_other[low]))
         swap = _random.accept(gaps[1] - gaps[0], generator)
         swapped = torch.zeros(top + 1, chains, dtype=torch.bool, device=hamiltonian.device)
         swapped[low], swapped[high] = swap, swap
-        across = ways.partners[odd]
-        order = torch.where(swapped.flatten(), across, torch.arange(len(across), device=across.device))
+        order = torch.where(swapped.flatten(), partners, index)
         births, from_bottom = before.births.clone(), before.from_bottom.clone()
         births[0] = before.births.amax(0) + 1  # the number of this round, in which rung 0 is drawn
         from_bottom[0].fill_(1)
@@ -280,25 +288,22 @@ class Ladder(Kernel):
         climbs = before.climbs + from_bottom[top].sum()
         from_bottom[top] = 0
 
-        # Summed layers have no part in the exchange: they are drawn anew given what a rung then holds, which
+        # Summed layers have no part in the exchange: they are drawn again given what a rung then holds, which
         # keeps the distribution of all rungs.
         states = [x.index_select(0, order) if l in kept else x for l, x in enumerate(states)]
-        known: dict[int, Tensor] = {}  # in the end those of the top
-        if hamiltonian.graph.summed:
-            drawn = list[States]()
-            for at, (_, found) in zip(stretches, measured, strict=True):
-                places = order[at.rows] - at.windows[odd].start
-                known = {l: at.hamiltonian.beta_times(x.index_select(0, places)) for l, x in found.items()}
-                drawn.append(complete(at.hamiltonian, [x[at.rows] for x in states], known, generator))
-            states = [torch.cat(same) for same in zip(*drawn, strict=True)]
+        known, drawn = dict[int, Tensor](), list[States]()  # in the end the fields at the top
+        for at, (_, ours), (_, theirs) in zip(stretches, own, others, strict=True):
+            chosen = swapped.flatten()[at.rows].unsqueeze(-1)
+            known = {l: torch.where(chosen, theirs[l], field) for l, field in ours.items()}
+            drawn.append(complete(at.hamiltonian, [x[at.rows] for x in states], known, generator))
+        below = [torch.cat(same) for same in zip(*drawn[:-1], strict=True)]
         accepted = before.accepted.clone()
         accepted[low] += swap.double().mean(1)
         memory = LadderState(
-            before.rungs, before.factors, states, births, from_bottom, climbs, accepted, memories
+            before.rungs, before.factors, below, births, from_bottom, climbs, accepted, memories
         )
         info = {"exchange_rate": swap.sum() / max(swap.numel(), 1), "renewed": (births > 0).double().mean()}
-        at_top = [x[stretches[-1].rows] for x in states]
-        return KernelState(at_top, state.sweeps + 1, memory, known, Round(ways, gaps)), info
+        return KernelState(drawn[-1], state.sweeps + 1, memory, known, Round(stretches, gaps)), info
 
     def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
         check_chains(hamiltonian, state.states)
@@ -329,12 +334,12 @@ class Round(NamedTuple):
     """Holds what a round leaves for the next one, and for who looks on.
 
     Attributes:
-        ways: the rungs as they are moved and weighed.
+        stretches: the rungs as they are moved and weighed.
         gaps: F_b - F_a before the exchange, of states of a and of states of b, for the pairs a and b of
             neighbours that exchanged, (2, pairs, chains).
     """
 
-    ways: Ways
+    stretches: list[Stretch]
     gaps: Tensor
 
 

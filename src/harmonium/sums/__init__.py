@@ -17,7 +17,6 @@ from harmonium.sums.limits import (
     LONG as LONG,
     MAX_HIDDEN_STATES as MAX_HIDDEN_STATES,
     MAX_MISSING_STATES as MAX_MISSING_STATES,
-    PRODUCTS_PER_SECOND as PRODUCTS_PER_SECOND,
     affordable as affordable,
     in_words as in_words,
     seconds_of_joined as seconds_of_joined,
@@ -34,5 +33,4 @@ from harmonium.sums.plan import (
     posteriors as posteriors,
     unit_log_weights as unit_log_weights,
     unit_updates as unit_updates,
-    unit_updates_by_row as unit_updates_by_row,
 )

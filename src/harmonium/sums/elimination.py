@@ -83,7 +83,7 @@ class Elimination:
         zeros = [theta[0].new_zeros(rows, len(theta[0])) for theta in self._double.thetas]
         # 0 where an entry is free; what a clamp holds is in the machine's own type.
         self._shown = [x.double() for x in hamiltonian.clamp_states(zeros)]
-        self._place = {unit: i for i, unit in enumerate(order.units)}
+        self._index = {unit: i for i, unit in enumerate(order.units)}
         self._rank = {i: step for step, i in enumerate(order.order)}
         self._children: list[list[int]] = [[] for _ in order.units]
         for i, scope in enumerate(order.scopes):
@@ -104,15 +104,15 @@ class Elimination:
         if self._is_shown:  # elsewhere fields of 0 serve all rows
             fields = [hamiltonian.field(l, self._shown) for l in range(len(self._layers))]
             base = base + hamiltonian.beta_times(hamiltonian.coupling_energy(self._shown))
-        scopes: list[tuple[int, ...]] = [(place,) for place in range(len(self.order.units))]
+        scopes: list[tuple[int, ...]] = [(i,) for i in range(len(self.order.units))]
         stacks = list[Tensor]()
         for l, values in self._values.items():
             layer = self._layers[l]
             alone = layer.unit_log_weights(values.repeat(1, layer.n_units), hamiltonian.thetas[l])
-            beside = torch.einsum("ruc,qc->uqr", layer.by_unit(fields[l]), values)
-            nodes = alone.t().unsqueeze(2) + beside
+            by_field = torch.einsum("ruc,qc->uqr", layer.by_unit(fields[l]), values)
+            nodes = alone.t().unsqueeze(2) + by_field
             stacks.append(nodes[[i for k, i in self.order.units if k == l]])
-        beside_leaf: dict[tuple[int, int], dict[int, Tensor]] = {leaf: {} for leaf in self.order.leaves}
+        leaf_terms: dict[tuple[int, int], dict[int, Tensor]] = {leaf: {} for leaf in self.order.leaves}
         for edge, below, above, places in self._pairs:
             l, m = hamiltonian.graph.edges[edge]
             p, q = (self._layers[k].columns_per_unit for k in (l, m))
@@ -125,14 +125,14 @@ class Elimination:
             if l in self._values and m in self._values:
                 stacks.append((self._values[l] @ J @ self._values[m].t()).unsqueeze(-1))
                 pairs = zip(*ends, strict=True)
-                scopes += [(self._place[one], self._place[other]) for one, other in pairs]
+                scopes += [(self._index[one], self._index[other]) for one, other in pairs]
                 continue
             for one, other, block in zip(*ends, J, strict=True):
-                if other in beside_leaf:
-                    beside_leaf[other][self._place[one]] = self._values[l] @ block
+                if other in leaf_terms:
+                    leaf_terms[other][self._index[one]] = self._values[l] @ block
                 else:
-                    beside_leaf[one][self._place[other]] = self._values[m] @ block.t()
-        leaves = [self._find_leaf(unit, fields, beside) for unit, beside in beside_leaf.items()]
+                    leaf_terms[one][self._index[other]] = self._values[m] @ block.t()
+        leaves = [self._find_leaf(unit, fields, terms) for unit, terms in leaf_terms.items()]
         for leaf in leaves:
             kind, theta = hamiltonian.units(leaf.part)
             psi = kind.log_partition(leaf.field.movedim(-2, -1), theta=theta)
@@ -145,16 +145,16 @@ class Elimination:
         return _Weights(base, scopes, stacks, leaves)
 
     def _find_leaf(
-        self, unit: tuple[int, int], fields: Sequence[Tensor], beside: Mapping[int, Tensor]
+        self, unit: tuple[int, int], fields: Sequence[Tensor], terms: Mapping[int, Tensor]
     ) -> _Leaf:
-        """Returns a leaf, by what the states of each neighbour add to its field, (states, columns)."""
+        """Returns a leaf, by the term of each neighbour in its field, (states, columns)."""
         l, i = unit
         layer = self._layers[l]
         columns = torch.arange(layer.width, device=self.hamiltonian.device).view(layer.n_units, -1)[i]
-        scope = tuple(sorted(beside, key=self._rank.__getitem__))
+        scope = tuple(sorted(terms, key=self._rank.__getitem__))
         field = fields[l][:, columns].t()
         for k, j in enumerate(scope):
-            field = field + beside[j].view(
+            field = field + terms[j].view(
                 [-1 if k == n else 1 for n in range(len(scope))] + [len(columns), 1]
             )
         return _Leaf(Part(l, columns, layer.part([i])), scope, field)
@@ -178,6 +178,11 @@ class Elimination:
     # The sums
     # ------------------------------------------------------------------------------------------------------
 
+    def _list_factors(self, i: int, messages: Mapping[int, Tensor]) -> list[_Factor]:
+        """Returns the tables and the messages that have a unit for the first of their scope."""
+        received = [_Factor(self.order.scopes[k], messages[k]) for k in self._children[i]]
+        return [*self._factors[i], *received]
+
     def _table(self, i: int, messages: dict[int, Tensor]) -> Tensor:
         """Returns the sum of all log-weights that have a unit for the first of their scope.
 
@@ -185,10 +190,8 @@ class Elimination:
             (states of the unit, states of each unit of its scope, rows).
         """
         clique = (i, *self.order.scopes[i])
-        factors = [*self._factors[i]]
-        factors += [_Factor(self.order.scopes[k], messages[k]) for k in self._children[i]]
-        factors.sort(key=lambda factor: len(factor.scope))  # so that few additions are of the whole table
-        first, *rest = factors
+        # Small tables first, so that few additions are of the whole table.
+        first, *rest = sorted(self._list_factors(i, messages), key=lambda factor: len(factor.scope))
         total = _align(first, clique)
         for factor in rest:
             total = total + _align(factor, clique)
@@ -203,13 +206,14 @@ class Elimination:
                 for child in self._children[i]:
                     del messages[child]
 
+    @cached_property
     def log_weights(self) -> Tensor:
-        """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
+        """ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
         messages: dict[int, Tensor] = {}
         self._sweep(range(len(self.order.order)), messages, keep=False)
-        pairs = zip(reversed(self._weights.leaves), reversed(self._weights.stacks), strict=False)
-        alone = [stack[0] for leaf, stack in pairs if not leaf.scope]  # of leaves that nothing joins
-        return sum([*alone, *messages.values()], self._weights.base)
+        tables = zip(self._weights.scopes, chain.from_iterable(self._weights.stacks), strict=True)
+        unjoined = [table for scope, table in tables if not scope]  # of leaves
+        return sum([*unjoined, *messages.values()], self._weights.base)
 
     def _list_segments(self) -> list[range]:
         """Returns steps whose messages are kept together."""
@@ -240,7 +244,7 @@ class Elimination:
     @cached_property
     def _marginals(self) -> list[Tensor]:
         """p of the units of every table given what rows show, each (states of each, rows)."""
-        found = [self._weights.base.new_ones(self.rows)] * len(self._weights.scopes)
+        marginals = [self._weights.base.new_ones(self.rows)] * len(self._weights.scopes)
         wanted: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in self.order.units]
         for k, scope in enumerate(self._weights.scopes):
             if scope:
@@ -255,45 +259,32 @@ class Elimination:
                 beliefs[child] = _marginal(belief, clique, self.order.scopes[child])
             for k, scope in wanted[i]:
                 marginal = _marginal(belief, clique, scope)
-                found[k] = marginal.expand(*marginal.shape[:-1], self.rows)
-        return found
-
-    @cached_property
-    def _moments(self) -> list[Moments]:
-        """Mean and variance of every layer, each (rows, width_l); what is shown is its own mean."""
-        means = [x.clone() for x in self._shown]
-        squares = [x.square() for x in self._shown]
-        for (l, i), p in zip(self.order.units, self._marginals, strict=False):
-            self._layers[l].by_unit(means[l])[:, i] = p.t() @ self._values[l]
-            self._layers[l].by_unit(squares[l])[:, i] = p.t() @ self._values[l].square()
-        for leaf, p in zip(reversed(self._weights.leaves), reversed(self._marginals), strict=False):
-            (l, columns, _), (kind, theta) = leaf.part, self._double.units(leaf.part)
-            mean, variance = kind.moments(leaf.field.movedim(-2, -1), theta=theta)
-            for total, x in ((means, mean), (squares, variance + mean.square())):
-                by_row = (x * p.unsqueeze(-1)).reshape(-1, self.rows, x.shape[-1])
-                total[l][:, columns] = by_row.sum(0)
-        pairs = zip(means, squares, strict=True)
-        return [Moments(mean, (square - mean.square()).clamp(min=0)) for mean, square in pairs]
+                marginals[k] = marginal.expand(*marginal.shape[:-1], self.rows)
+        return marginals
 
     def moments(self) -> Moments:
         """Returns mean and variance of every visible entry, each (rows, visible_width).
 
         What is seen is its own mean, without variance.
         """
-        return Moments(*(self._visible(x) for x in zip(*self._moments, strict=True)))
-
-    def hidden_means(self) -> Tensor:
-        """Returns E of the hidden layers, side by side, (rows, columns)."""
-        means = [self._moments[l].mean for l in self.hamiltonian.graph.hidden]
-        return torch.cat(means, -1).to(self.hamiltonian.dtype)
+        means = [x.clone() for x in self._shown]
+        squares = [x.square() for x in self._shown]
+        of_units, of_leaves = len(self.order.units), len(self._marginals) - len(self._weights.leaves)
+        for (l, i), p in zip(self.order.units, self._marginals[:of_units], strict=True):
+            self._layers[l].by_unit(means[l])[:, i] = p.t() @ self._values[l]
+            self._layers[l].by_unit(squares[l])[:, i] = p.t() @ self._values[l].square()
+        for leaf, p in zip(self._weights.leaves, self._marginals[of_leaves:], strict=True):
+            (l, columns, _), (kind, theta) = leaf.part, self._double.units(leaf.part)
+            mean, variance = kind.moments(leaf.field.movedim(-2, -1), theta=theta)
+            for total, x in ((means, mean), (squares, variance + mean.square())):
+                by_row = (x * p.unsqueeze(-1)).reshape(-1, self.rows, x.shape[-1])
+                total[l][:, columns] = by_row.sum(0)
+        mean, square = (self.hamiltonian.visible_states(x) for x in (means, squares))
+        return Moments(mean, (square - mean.square()).clamp(min=0))
 
     def unit_probabilities(self, layer: int, unit: int) -> Tensor:
-        """Returns p of every state of a discrete unit, (rows, n_states)."""
-        if (layer, unit) in self._place:
-            return self._marginals[self._place[layer, unit]].t()
-        kind = self._layers[layer]
-        shown = kind.by_unit(self._shown[layer])[:, unit].unsqueeze(1)
-        return (shown == kind.values().double()).all(-1).double()
+        """Returns p of every state of a discrete unit that no row shows, (rows, n_states)."""
+        return self._marginals[self._index[layer, unit]].t()
 
     def draw(self, generator: torch.Generator, draws: int = 1) -> Tensor:
         """Draws what the rows lack from its exact distribution: each unit given those that come after it.
@@ -309,15 +300,22 @@ class Elimination:
             return (cumulative[:-1] <= noise).sum(0)
 
         chosen = self._choose(choose, shape)
-        return self._visible([x.view(*shape, -1) for x in self._states(chosen, shape, generator)])
+        states = self._states(chosen, shape)
+        for leaf in self._weights.leaves:
+            field = _select(_Factor(leaf.scope, leaf.field), chosen, skip=0, columns=True)
+            field = field.expand(-1, *shape).reshape(-1, draws * self.rows).t()
+            states[leaf.part.layer][:, leaf.part.columns] = self._double.sample(leaf.part, field, generator)
+        visible = self.hamiltonian.visible_states(states).to(self.hamiltonian.dtype)
+        return visible.view(*shape, -1)
 
     def modes(self) -> States:
         """Returns a state of the highest probability of each row, for each layer (rows, width_l).
 
-        It is exact where all free units are discrete; others are at their means beside it.
+        All free units are discrete.
         """
         shape = (1, self.rows)
-        return self._states(self._choose(lambda logits: logits.argmax(0), shape, best=True), shape, None)
+        states = self._states(self._choose(lambda logits: logits.argmax(0), shape, best=True), shape)
+        return [x.to(self.hamiltonian.dtype) for x in states]
 
     def _choose(
         self, choose: Callable[[Tensor], Tensor], shape: tuple[int, int], best: bool = False
@@ -327,34 +325,16 @@ class Elimination:
             self.order.units
         )
         for i, messages in self._backwards(best):
-            factors = [*self._factors[i]]
-            factors += [_Factor(self.order.scopes[k], messages[k]) for k in self._children[i]]
-            logits = [_select(factor, chosen, skip=1) for factor in factors]
+            logits = [_select(factor, chosen, skip=1) for factor in self._list_factors(i, messages)]
             chosen[i] = choose(torch.stack([x.expand(-1, *shape) for x in logits]).sum(0))
         return chosen
 
-    def _states(
-        self, chosen: Sequence[Tensor], shape: tuple[int, int], generator: torch.Generator | None
-    ) -> States:
-        """Returns the states of all layers, (draws · rows, width_l), with leaves drawn or at their means."""
-        hamiltonian, count = self._double, shape[0] * shape[1]
+    def _states(self, chosen: Sequence[Tensor], shape: tuple[int, int]) -> States:
+        """Returns the states of all layers, (draws · rows, width_l) float64, with leaves at 0."""
         states = [x.repeat(shape[0], 1) for x in self._shown]
         for (l, i), digits in zip(self.order.units, chosen, strict=True):
             self._layers[l].by_unit(states[l])[:, i] = self._values[l][digits.flatten()]
-        for leaf in self._weights.leaves:
-            field = _select(_Factor(leaf.scope, leaf.field), chosen, skip=0, columns=True)
-            field = field.expand(-1, *shape).reshape(-1, count).t()
-            l, columns, _ = leaf.part
-            if generator is None:
-                kind, theta = hamiltonian.units(leaf.part)
-                states[l][:, columns] = kind.moments(field, theta=theta).mean
-            else:
-                states[l][:, columns] = hamiltonian.sample(leaf.part, field, generator)
-        return [x.to(self.hamiltonian.dtype) for x in states]
-
-    def _visible(self, states: Sequence[Tensor]) -> Tensor:
-        """Joins the visible layers, (..., visible_width)."""
-        return torch.cat([states[l] for l in self.hamiltonian.graph.visible], -1)
+        return states
 
     @torch.no_grad()
     def expect(self, into: Statistics, weight: float | Tensor) -> None:
@@ -418,10 +398,10 @@ def _select(factor: _Factor, chosen: Sequence[Tensor], skip: int, columns: bool 
     scope = factor.scope[skip:]
     if not scope:
         return factor.table.unsqueeze(-2)
-    place = torch.zeros_like(chosen[0])
+    index = torch.zeros_like(chosen[0])  # of the joint state of the scope's units, the last of them fastest
     for j, size in zip(scope, sizes[skip:], strict=False):
-        place = place * size + chosen[j]
-    rows = torch.arange(place.shape[1], device=place.device) if sizes[-1] > 1 else 0
+        index = index * size + chosen[j]
+    rows = torch.arange(index.shape[1], device=index.device) if sizes[-1] > 1 else 0
     if columns:
-        return factor.table.reshape(-1, *sizes[-2:])[place, :, rows].movedim(-1, 0)
-    return factor.table.reshape(sizes[0], -1, sizes[-1])[:, place, rows]
+        return factor.table.reshape(-1, *sizes[-2:])[index, :, rows].movedim(-1, 0)
+    return factor.table.reshape(sizes[0], -1, sizes[-1])[:, index, rows]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from math import log2, pi
+from math import log2
 from typing import final
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from harmonium import _device, _random
 from harmonium.layers import Layer, Moments, Theta
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
-from harmonium.sums.joined_gaussians import JoinedGaussians, JoinedRows, places
+from harmonium.sums.joined_gaussians import JoinedGaussians, JoinedRows, SecondMoments, columns_of
 from harmonium.sums.limits import MAX_HIDDEN_STATES
 
 MAX_JOINED_COLUMNS = 32
@@ -80,16 +80,16 @@ def visible_means_given(hamiltonian: Hamiltonian, hidden: Tensor) -> Tensor:
     if not all(hamiltonian.layers[l].gaussian for l in joined):
         raise ValueError(f"machine: expected edges among Gaussian layers alone, received them for {joined}")
     states = [hidden] * len(hamiltonian.layers)
-    for l, place in zip(graph.hidden, places(hamiltonian, graph.hidden), strict=True):
-        states[l] = hidden[:, place]
+    for l, columns in columns_of(hamiltonian, graph.hidden).items():
+        states[l] = hidden[:, columns]
     for l in graph.visible:
         if l not in joined:
             states[l] = hamiltonian.mean(l, hamiltonian.field(l, states, graph.hidden))
     if joined:
         together = JoinedGaussians(hamiltonian, joined, hidden, {})
         means = (together.field @ together.covariance).to(hidden)
-        for l, place in together.places.items():
-            states[l] = means[:, place]
+        for l, columns in together.columns.items():
+            states[l] = means[:, columns]
     return hamiltonian.visible_states(states)
 
 
@@ -114,9 +114,9 @@ class HiddenStates:
         machine: the machine.
         hamiltonian: the machine with hidden Gaussian layers among the visible ones, and joined layers last.
         states: States of the other hidden layers side by side, (states, columns).
-        hidden_places: Columns of each layer there.
+        hidden_columns: Columns of each layer there.
         state_log_weights: c·h of every state, (states,) float64.
-        places: visible layers of independent units, with their columns side by side.
+        columns: Columns of each visible layer of independent units, side by side.
         first_columns: The first column of each of their units: all, or (units,).
         field: Their fields beside every state, (states, columns).
         joined: Gaussian layers that edges join, or with roots, behind these; None: there are none.
@@ -149,24 +149,24 @@ class HiddenStates:
             )
         graph = _with_integrated(graph, layers)
         joined = sorted(_find_joined(graph) | roots.keys())
-        own = [l for l in graph.visible if l not in joined]
-        graph = graph.with_visible((*own, *joined))
+        independent = [l for l in graph.visible if l not in joined]
+        graph = graph.with_visible((*independent, *joined))
         self.machine, self.hamiltonian = hamiltonian, replace(hamiltonian, graph=graph)
         hamiltonian = self.hamiltonian
         states = list_states(hamiltonian, graph.hidden)
         self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
-        self.hidden_places = dict(zip(graph.hidden, places(hamiltonian, graph.hidden), strict=True))
+        self.hidden_columns = columns_of(hamiltonian, graph.hidden)
         self.state_log_weights = hamiltonian.beta_times(hamiltonian.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
             self.state_log_weights = self.state_log_weights + hamiltonian.log_weight(m, states[m]).double()
         self.joined = JoinedGaussians(hamiltonian, joined, self.states, roots) if joined else None
-        self.places = dict(zip(own, places(hamiltonian, own), strict=True))
-        fields = [hamiltonian.field(l, states, graph.hidden) for l in own]
+        self.columns = columns_of(hamiltonian, independent)
+        fields = [hamiltonian.field(l, states, graph.hidden) for l in independent]
         self.field = torch.cat([self.states[:, :0], *fields], 1)
         self.first_columns: slice | Tensor = slice(None)
-        if any(layers[l].columns_per_unit > 1 for l in own):
+        if any(layers[l].columns_per_unit > 1 for l in independent):
             units = [
-                torch.arange(x.start, x.stop, layers[l].columns_per_unit) for l, x in self.places.items()
+                torch.arange(x.start, x.stop, layers[l].columns_per_unit) for l, x in self.columns.items()
             ]
             self.first_columns = torch.cat(units).to(hamiltonian.device)
 
@@ -183,37 +183,34 @@ class HiddenStates:
     @cached_property
     def _nothing(self) -> Posterior:
         """The distribution of a row that shows nothing."""
-        return self.posterior(self.nothing_seen(1))
-
-    def nothing_seen(self, rows: int) -> Tensor:
-        """Returns rows that show nothing, (rows, visible_width)."""
-        return nothing_seen(self.machine, rows)
+        return self.posterior(nothing_seen(self.machine))
 
     # Of independent units beside every state
     # ------------------------------------------------------------------------------------------------------
 
     def units(self) -> Iterator[tuple[Layer, Theta, Tensor]]:
         """Yields the independent layers with their natural parameters and fields, (states, width_l)."""
-        for l, place in self.places.items():
-            yield self.hamiltonian.layers[l], self.hamiltonian.thetas[l], self.field[:, place]
+        for l, columns in self.columns.items():
+            yield self.hamiltonian.layers[l], self.hamiltonian.thetas[l], self.field[:, columns]
 
     @cached_property
     def log_partitions(self) -> Tensor:
         """ψ of every unit, (states, units)."""
-        found = [layer.log_partition(B, theta=theta) for layer, theta, B in self.units()]
-        return torch.cat([self.field[:, :0], *found], 1)
+        by_layer = [layer.log_partition(B, theta=theta) for layer, theta, B in self.units()]
+        return torch.cat([self.field[:, :0], *by_layer], 1)
 
     @cached_property
     def moments(self) -> Moments:
         """Mean and variance of every column, each (states, columns)."""
-        found = [layer.moments(B, theta=theta) for layer, theta, B in self.units()]
-        return Moments(*(torch.cat([self.field[:, :0], *(each[i] for each in found)], 1) for i in range(2)))
+        by_layer = [layer.moments(B, theta=theta) for layer, theta, B in self.units()]
+        no_columns = Moments(self.field[:, :0], self.field[:, :0])  # where all layers are joined
+        return Moments(*(torch.cat(parts, 1) for parts in zip(no_columns, *by_layer, strict=True)))
 
     @cached_property
     def statistics(self) -> dict[int, Theta]:
         """E[t(x)] of every independent layer, each (states, width_l)."""
-        found = (layer.expected_statistics(B, theta=theta) for layer, theta, B in self.units())
-        return dict(zip(self.places, found, strict=True))
+        by_layer = (layer.expected_statistics(B, theta=theta) for layer, theta, B in self.units())
+        return dict(zip(self.columns, by_layer, strict=True))
 
     # The questions
     # ------------------------------------------------------------------------------------------------------
@@ -239,50 +236,27 @@ class HiddenStates:
         return Posterior(self, self._sort(v))
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
-        """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
+        """Yields some rows at a time, as a slice, with their posterior; see ``BLOCK_BYTES``."""
         v = self._sort(v)
         row_bytes = 4 * self.hamiltonian.dtype.itemsize * (len(self.states) + self.field.shape[1])
         if self.joined is not None:
             row_bytes += self.joined.row_bytes(v[:, self.field.shape[1] :].isnan())
         size = max(1, BLOCK_BYTES // row_bytes)
         for start in range(0, len(v), size):
-            place = slice(start, min(start + size, len(v)))
-            yield place, Posterior(self, v[place])
+            rows = slice(start, min(start + size, len(v)))
+            yield rows, Posterior(self, v[rows])
 
     @torch.no_grad()
     def log_weights(self, v: Tensor) -> Tensor:
         """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
         total = torch.empty(len(v), dtype=torch.float64, device=v.device)
-        for place, posterior in self.blocks(v):
-            total[place] = posterior.log_weights
+        for rows, posterior in self.blocks(v):
+            total[rows] = posterior.log_weights
         return total
 
     def log_likelihood(self, v: Tensor) -> Tensor:
         """Returns ln p of what each row shows, (rows,) float64."""
         return self.log_weights(v) - self.log_partition
-
-    @torch.no_grad()
-    def log_density(self, column: int, x: Tensor) -> Tensor:
-        """Returns ln p of values of one visible column of real units, alone, (values,) float64.
-
-        They are those of ``log_likelihood`` of rows that show nothing else, found without these rows.
-
-        Args:
-            column: visible column.
-            x: values, (values,).
-        """
-        x, places = x.to(self.hamiltonian.dtype), torch.arange(self.machine.visible_width, device=x.device)
-        at, own = int((self._sort(places.unsqueeze(0).double()) == column)[0].nonzero()), self.field.shape[1]
-        if self.joined is not None and at >= own:
-            covariance = self.joined.covariance[:, at - own]
-            variance, off = covariance[at - own], x.double().unsqueeze(1) - self.joined.field @ covariance
-            beside = -0.5 * (off.square() / variance + (2 * pi * variance).log())
-        else:
-            l, place = next((l, place) for l, place in self.places.items() if at < place.stop)
-            theta = tuple(t[at - place.start, None] for t in self.hamiltonian.thetas[l])
-            field = self.field[:, at, None]
-            beside = self.hamiltonian.layers[l].log_conditional(x.view(-1, 1, 1), field, theta)[..., 0]
-        return (beside.double() + self._nothing.probabilities[0].double().log()).logsumexp(1)
 
     @torch.no_grad()
     def expect(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> Tensor:
@@ -297,9 +271,9 @@ class HiddenStates:
             The sum over rows of weight · ln Σ exp(-E), whose derivative is what was added, () float64.
         """
         total = self.state_log_weights.new_zeros(())
-        for place, posterior in self.blocks(self.nothing_seen(1) if v is None else v):
-            row_weights = weight[place] if isinstance(weight, Tensor) else weight
-            posterior.add_statistics(into, row_weights)
+        for rows, posterior in self.blocks(nothing_seen(self.machine) if v is None else v):
+            row_weights = weight[rows] if isinstance(weight, Tensor) else weight
+            posterior.expect(into, row_weights)
             total += (row_weights * posterior.log_weights).sum()
         return total
 
@@ -339,11 +313,11 @@ class Posterior:
             self._logits += table.log_partitions.sum(1)
             return self._logits.new_zeros(len(self._x), dtype=torch.float64)
         self._logits.addmm_(self._x, table.field.t())
-        found = [
-            hamiltonian.layers[l].unit_log_weights(self._x[:, place], hamiltonian.thetas[l])
-            for l, place in table.places.items()
+        by_layer = [
+            hamiltonian.layers[l].unit_log_weights(self._x[:, columns], hamiltonian.thetas[l])
+            for l, columns in table.columns.items()
         ]
-        weights = torch.cat([self._x[:, :0], *found], 1)
+        weights = torch.cat([self._x[:, :0], *by_layer], 1)
         if self._missing is not None:
             lacking = self._missing[:, table.first_columns]
             marks, some = self._find_some(lacking)
@@ -382,8 +356,8 @@ class Posterior:
         if hidden == table.hamiltonian.graph.hidden:
             return self.probabilities @ table.states
         means = table.hamiltonian.split(self._moments.mean)
-        for l, place in table.hidden_places.items():
-            means[l] = self.probabilities @ table.states[:, place]
+        for l, columns in table.hidden_columns.items():
+            means[l] = self.probabilities @ table.states[:, columns]
         return torch.cat([means[l] for l in hidden], 1)
 
     @torch.no_grad()
@@ -419,24 +393,14 @@ class Posterior:
             raise ValueError(f"layer: expected discrete units, received {kind}")
         values = kind.values().to(self._x)
         alone = kind.unit_log_weights(values.repeat(1, kind.n_units), theta)[:, unit]
-        field = kind.by_unit(self._table.field[:, self._table.places[layer]])[:, unit]
+        field = kind.by_unit(self._table.field[:, self._table.columns[layer]])[:, unit]
         return self.probabilities @ (field @ values.t() + alone).softmax(-1)
 
     @torch.no_grad()
-    def sum_squares(self, layer: int, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns sums over rows of weight times E of products, for a Gaussian layer that edges join.
-
-        Args:
-            layer: index of the layer.
-            weight: (rows,).
-
-        Returns:
-            Sums of φ ⊗ φ, x ⊗ φ and x ⊗ x, float64, with φ the hidden columns behind a 1, and states x.
-        """
-        assert self._table.joined is not None and self._joined is not None
-        p, phi = self.probabilities * weight.to(self._x).unsqueeze(1), self._table.joined.phi
-        place, (crossed, squared) = self._table.joined.places[layer], self._joined.sum(p)
-        return (phi * p.double().sum(0).unsqueeze(1)).t() @ phi, crossed[place], squared[place, place]
+    def second_moments(self, weight: Tensor) -> SecondMoments:
+        """Returns sums over rows of weight, (rows,), times E of products, for joined Gaussian layers."""
+        assert self._joined is not None
+        return self._joined.sum(self.probabilities * weight.to(self._x).unsqueeze(1))
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, draws: int = 1) -> Tensor:
@@ -456,11 +420,11 @@ class Posterior:
     def _draw_columns(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         """Draws what rows lack beside hidden states, (draws, rows) int64: (draws, rows, columns)."""
         table, parts = self._table, []
-        for l, place in table.places.items():
-            x = self._x[:, place].expand(*chosen.shape, -1)
-            lacking = None if self._missing is None else self._missing[:, place]
+        for l, columns in table.columns.items():
+            x = self._x[:, columns].expand(*chosen.shape, -1)
+            lacking = None if self._missing is None else self._missing[:, columns]
             if lacking is not None and not (self._looks and not bool(lacking.any())):
-                field = table.field[:, place][chosen.flatten()]
+                field = table.field[:, columns][chosen.flatten()]
                 drawn = table.hamiltonian.sample(l, field, generator)
                 x = torch.where(lacking, drawn.view(x.shape), x)
             parts.append(x)
@@ -469,7 +433,7 @@ class Posterior:
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     @torch.no_grad()
-    def add_statistics(self, into: Statistics, weight: float | Tensor) -> None:
+    def expect(self, into: Statistics, weight: float | Tensor) -> None:
         """Adds the sum over rows of weight · E[S | what the row shows], with a number or (rows,)."""
         table, hamiltonian, joined = self._table, self._table.hamiltonian, self._table.joined
         row_weights = weight.to(self._x).unsqueeze(1) if isinstance(weight, Tensor) else weight
@@ -477,24 +441,24 @@ class Posterior:
         of_states = weights.sum(0)
         thetas, crossed = self._sum_units(weights)
         of_hidden = (table.states * of_states.unsqueeze(1)).t() @ table.states
-        for l, place in table.hidden_places.items():
-            thetas[l] = [of_states @ t for t in hamiltonian.layers[l].statistics(table.states[:, place])]
+        for l, columns in table.hidden_columns.items():
+            thetas[l] = [of_states @ t for t in hamiltonian.layers[l].statistics(table.states[:, columns])]
         squared = of_hidden  # of no layer
         if joined is not None and self._joined is not None:
-            beside, squared = (x.to(weights.dtype) for x in self._joined.sum(weights))
-            for l, place in joined.places.items():
-                thetas[l] = [beside[place, 0], -0.5 * squared.diagonal()[place]]
-                crossed[l] = beside[place, 1:]
+            with_phi, squared = (x.to(weights.dtype) for x in self._joined.sum(weights))
+            for l, columns in joined.columns.items():
+                thetas[l] = [with_phi[columns, 0], -0.5 * squared.diagonal()[columns]]
+                crossed[l] = with_phi[columns, 1:]
 
         def product(l: int, m: int) -> Tensor:
             """Returns the sum of x_l ⊗ x_m."""
             if l in crossed and m in crossed:  # layers that edges join
                 assert joined is not None
-                return squared[joined.places[l], joined.places[m]]
+                return squared[joined.columns[l], joined.columns[m]]
             if m in crossed:
                 return product(m, l).t()
-            place = table.hidden_places[m]
-            return crossed[l][:, place] if l in crossed else of_hidden[table.hidden_places[l], place]
+            above = table.hidden_columns[m]
+            return crossed[l][:, above] if l in crossed else of_hidden[table.hidden_columns[l], above]
 
         products = [product(l, m) / 2 if l == m else product(l, m) for l, m in hamiltonian.graph.edges]
         into.add_sums([thetas[l] for l in range(len(thetas))], products)
@@ -508,9 +472,9 @@ class Posterior:
         table, missing, row_weights = self._table, self._missing, weights.sum(1)
         if self._blank:
             of_states = weights.sum(0)
-            thetas = {l: [of_states @ t for t in each] for l, each in table.statistics.items()}
+            thetas = {l: [of_states @ x for x in t] for l, t in table.statistics.items()}
             products = (table.moments.mean.t() * of_states) @ table.states
-            return thetas, {l: products[place] for l, place in table.places.items()}
+            return thetas, {l: products[columns] for l, columns in table.columns.items()}
         by_state = self._x.t() @ weights  # (columns, states): five times as fast as its transpose
         if missing is not None:
             marks, some = self._find_some(missing)
@@ -519,17 +483,17 @@ class Posterior:
                 lacking = torch.zeros_like(by_state).index_copy_(0, some, lacking)
             by_state.addcmul_(lacking, table.moments.mean.t())
         thetas = {}
-        for l, place in table.places.items():
-            thetas[l] = [by_state[place].sum(1)]  # t_0 is x itself
-            seen = table.hamiltonian.layers[l].statistics(self._x[:, place])
+        for l, columns in table.columns.items():
+            thetas[l] = [by_state[columns].sum(1)]  # t_0 is x itself
+            seen = table.hamiltonian.layers[l].statistics(self._x[:, columns])
             for t, expected in zip(seen[1:], table.statistics[l][1:], strict=True):
                 if missing is None:
                     thetas[l].append(row_weights @ t)
                 else:
-                    beside = (lacking[place] * expected.t()).sum(1)
-                    thetas[l].append(row_weights @ t.masked_fill(missing[:, place], 0.0) + beside)
+                    of_missing = (lacking[columns] * expected.t()).sum(1)
+                    thetas[l].append(row_weights @ t.masked_fill(missing[:, columns], 0.0) + of_missing)
         products = by_state @ table.states
-        return thetas, {l: products[place] for l, place in table.places.items()}
+        return thetas, {l: products[columns] for l, columns in table.columns.items()}
 
 
 def list_states(hamiltonian: Hamiltonian, among: Sequence[int]) -> list[Tensor]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
 from math import log, pi
 from typing import NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _random
 from harmonium.layers import Moments
 from harmonium.machine import Hamiltonian, joint_precision, require_distribution
-
-_BITS = 52  # of a whole number that float64 holds
 
 
 class SecondMoments(NamedTuple):
@@ -45,7 +43,7 @@ class JoinedGaussians:
         roots: see ``HiddenStates``; sums are of the states u, all else is of the columns x.
 
     Attributes:
-        places: Columns of the layers side by side.
+        columns: Columns of each layer, side by side.
 
     Raises:
         ValueError: K is not positive definite, so that there is no such distribution.
@@ -55,7 +53,7 @@ class JoinedGaussians:
         self, hamiltonian: Hamiltonian, layers: Sequence[int], hidden: Tensor, roots: Mapping[int, Tensor]
     ) -> None:
         require_distribution(hamiltonian)
-        self.places = dict(zip(layers, places(hamiltonian, layers), strict=True))
+        self.columns = columns_of(hamiltonian, layers)
         linear = torch.cat([hamiltonian.thetas[l][0] for l in layers]).double()
         up = hamiltonian.split(couplings_of_columns(hamiltonian)[1].t())
         self.precision = joint_precision(hamiltonian, layers)
@@ -122,7 +120,7 @@ class JoinedRows:
         self._response = self._covariance @ self._gamma
         observed = x.double().masked_fill(self._lacks, 0.0)
         pull = observed @ K
-        self._seen = observed - self._place(self._apply(self._covariance, self._gather(pull)))
+        self._seen = observed - self._scatter(self._apply(self._covariance, self._gather(pull)))
         self._energy = 0.5 * (pull * self._seen).sum(1)
         self._width = self._root.diagonal(dim1=1, dim2=2).log().sum(1) - counts * (0.5 * log(2 * pi))
 
@@ -131,7 +129,7 @@ class JoinedRows:
         index = self._entries[self._which].expand(*rows.shape[:-1], -1)
         return rows.gather(-1, index)
 
-    def _place(self, rows: Tensor) -> Tensor:
+    def _scatter(self, rows: Tensor) -> Tensor:
         """Returns rows, (..., rows, width), of what stands where they lack entries, 0 elsewhere."""
         index = self._entries[self._which].expand_as(rows)
         return rows.new_zeros(*rows.shape[:-1], self._lacks.shape[1]).scatter_(-1, index, rows)
@@ -170,7 +168,7 @@ class JoinedRows:
         answers = A @ squares
         crossed = self._seen.t() @ first
         crossed.index_add_(0, at.flatten(), answers.flatten(0, 1))
-        mixed = self._seen.t() @ self._place(self._apply(A, first))
+        mixed = self._seen.t() @ self._scatter(self._apply(A, first))
         squared = (self._seen * first[:, :1]).t() @ self._seen + mixed + mixed.t()
         lacking = answers @ A.transpose(1, 2) + by_pattern.sum(1).view(-1, 1, 1) * C
         pairs = at.unsqueeze(2) * width + at.unsqueeze(1)
@@ -186,9 +184,9 @@ class JoinedRows:
         spread = (p @ table.squares).view(len(p), *[table.phi.shape[1]] * 2)
         spread -= first.unsqueeze(2) * first.unsqueeze(1)
         A = self._response[self._which]
-        mean = self._seen + self._place(self._apply(self._response, first))
+        mean = self._seen + self._scatter(self._apply(self._response, first))
         variance = ((A @ spread) * A).sum(2) + self._covariance.diagonal(dim1=1, dim2=2)[self._which]
-        return Moments(mean, self._place(variance.clamp(min=0)))
+        return Moments(mean, self._scatter(variance.clamp(min=0)))
 
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         """Draws what is not observed given hidden states, (draws, rows) int64: (draws, rows, width)."""
@@ -199,40 +197,36 @@ class JoinedRows:
         spread = torch.linalg.solve_triangular(self._root.transpose(1, 2), one, upper=True)
         answers = self._apply(self._response, self._table.phi[chosen])
         lacking = self._lacks.gather(1, self._entries[self._which])
-        return self._seen + self._place(answers + self._apply(spread, noise).masked_fill(~lacking, 0.0))
+        return self._seen + self._scatter(answers + self._apply(spread, noise).masked_fill(~lacking, 0.0))
 
 
-def places(hamiltonian: Hamiltonian, layers: Sequence[int]) -> list[slice]:
-    """Returns the columns of layers that stand side by side, from the first on."""
-    ends = list(accumulate((hamiltonian.layers[l].width for l in layers), initial=0))
-    return [slice(first, last) for first, last in pairwise(ends)]
+def columns_of(hamiltonian: Hamiltonian, layers: Sequence[int]) -> dict[int, slice]:
+    """Returns the columns of each of some layers that stand side by side in this order."""
+    columns, end = dict[int, slice](), 0
+    for l in layers:
+        start, end = end, end + hamiltonian.layers[l].width
+        columns[l] = slice(start, end)
+    return columns
 
 
 def couplings_of_columns(hamiltonian: Hamiltonian) -> tuple[Tensor, Tensor]:
     """Returns βJ among visible columns, symmetric, and from these to hidden columns: (width, columns)."""
-    visible, hidden = hamiltonian.graph.visible, hamiltonian.graph.hidden
-    order = [*visible, *hidden]
-    place = dict(zip(order, places(hamiltonian, order), strict=True))
-    width = hamiltonian.visible_width
-    J = hamiltonian.thetas[0][0].new_zeros(width, place[order[-1]].stop)
+    visible, width = hamiltonian.graph.visible, hamiltonian.visible_width
+    columns = columns_of(hamiltonian, [*visible, *hamiltonian.graph.hidden])
+    J = hamiltonian.thetas[0][0].new_zeros(width, sum(layer.width for layer in hamiltonian.layers))
     for l, m, block in hamiltonian.edges:
         block = hamiltonian.beta_times(block)
         if l in visible:
-            J[place[l], place[m]] += block
+            J[columns[l], columns[m]] += block
         if m in visible and l != m:
-            J[place[m], place[l]] += block.t()
+            J[columns[m], columns[l]] += block.t()
     return J[:, :width], J[:, width:]
 
 
 def find_patterns(marks: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the different rows of booleans, (rows, columns), and for every row which of them it is."""
-    pieces = torch.split(marks.double(), _BITS, 1)  # as whole numbers, sorted far sooner than rows
-    places = [torch.arange(piece.shape[1] - 1, -1, -1).to(piece) for piece in pieces]
-    codes = torch.stack([piece @ torch.exp2(place) for piece, place in zip(pieces, places, strict=True)], 1)
-    if len(pieces) == 1:  # forty times as fast as by rows
-        distinct, which = torch.unique(codes[:, 0], return_inverse=True)
-    else:
-        distinct, which = torch.unique(codes, dim=0, return_inverse=True)
-    first = which.new_full((len(distinct),), len(marks))
-    rows = torch.arange(len(marks), device=marks.device)
-    return marks[first.scatter_reduce(0, which, rows, "amin")], which
+    # Rows of bits as strings of bytes: numpy sorts these ten times as fast as torch sorts rows.
+    packed = np.packbits(marks.cpu().numpy(), axis=1)
+    codes = packed.view(f"V{packed.shape[1]}").ravel()
+    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    return marks[torch.from_numpy(first).to(marks.device)], torch.from_numpy(which).to(marks.device)

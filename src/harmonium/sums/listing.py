@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import inf, log2, prod
 from typing import NamedTuple, final
 
@@ -89,8 +90,9 @@ class Listing:
             self._shown[l] = hamiltonian.apply_clamp(l, self._shown[l])
         self._only: _Block | None = None
 
+    @cached_property
     def log_weights(self) -> Tensor:
-        """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
+        """ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
         total = torch.full((self.rows,), -inf, dtype=torch.float64, device=self.hamiltonian.device)
         for block in self._blocks():
             total = torch.logaddexp(total, block.log_weights.logsumexp(-1))
@@ -102,10 +104,9 @@ class Listing:
 
     def expect(self, into: Statistics, weight: float | Tensor) -> None:
         """Adds the sum over rows of weight, a number or (rows,), times E[S | what the row shows]."""
-        total = self.log_weights()
         row_weights = weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
         for block in self._blocks():
-            p = (block.log_weights - total.unsqueeze(-1)).exp() * row_weights
+            p = (block.log_weights - self.log_weights.unsqueeze(-1)).exp() * row_weights
             states = list(block.states)
             for l in self._clamped:
                 states[l] = self._shown[l].repeat_interleave(p.shape[1], 0)

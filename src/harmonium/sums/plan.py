@@ -84,13 +84,11 @@ def _order_of(hamiltonian: Hamiltonian, rows: int, limit: float) -> EliminationO
 
 def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
     """Splits layers into those to list and those to sum out; returns log2 of the states to list."""
-    best: tuple[tuple[int, ...], tuple[int, ...], float] = (tuple(log2_sizes), (), inf)
+    splits = []
     for summed in sorted(graph.independent_sets(log2_sizes)) or [()]:
         listed = tuple(l for l in log2_sizes if l not in summed)
-        size = sum(log2_sizes[l] for l in listed)
-        if size < best[2]:
-            best = (listed, summed, size)
-    return best
+        splits.append((listed, summed, sum(log2_sizes[l] for l in listed)))
+    return min(splits, key=lambda split: split[2])
 
 
 def _fewest(hamiltonian: Hamiltonian, missing: Mapping[int, float]) -> tuple[bool, float]:
@@ -157,12 +155,6 @@ def _count_free(hamiltonian: Hamiltonian, v: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack([x.mean(1) for x in lacking], 1), hidden + torch.cat(lacking, 1).sum(1)
 
 
-def unit_updates_by_row(hamiltonian: Hamiltonian, v: Tensor | None = None) -> Tensor:
-    """Returns the unit updates of each row, (rows,) on the CPU, whose sum is ``unit_updates``."""
-    log2_sizes, columns = log2_states(hamiltonian, v), sum(layer.width for layer in hamiltonian.layers)
-    return columns * torch.where(log2_sizes > 0, log2_sizes.exp2(), 0.0)
-
-
 def unit_updates(hamiltonian: Hamiltonian, v: Tensor | None = None) -> float:
     """Returns the unit updates of a sum: states that are listed times columns, or entries of all tables.
 
@@ -174,7 +166,8 @@ def unit_updates(hamiltonian: Hamiltonian, v: Tensor | None = None) -> float:
     Returns:
         Unit updates over all rows, infinite where real units cannot be summed out.
     """
-    return float(unit_updates_by_row(hamiltonian, v).sum())
+    log2_sizes, columns = log2_states(hamiltonian, v), sum(layer.width for layer in hamiltonian.layers)
+    return columns * float(log2_sizes[log2_sizes > 0].exp2().sum())
 
 
 def few_states(hamiltonian: Hamiltonian, missing: Collection[int]) -> bool:
@@ -188,8 +181,8 @@ def few_states(hamiltonian: Hamiltonian, missing: Collection[int]) -> bool:
 
 def _sums(
     hamiltonian: Hamiltonian, v: Tensor | None, complete: bool, grid: bool
-) -> Iterator[tuple[Tensor, Tensor, HiddenStates | Listing | Elimination]]:
-    """Yields rows, by their places and as they are, with the sum of least work over what they do not show.
+) -> Iterator[tuple[Tensor, Posterior | Listing | Elimination]]:
+    """Yields indices of rows with the sum of least work over what these rows do not show.
 
     In a chain the even or the odd layers are listed, and for rows what they lack or else the hidden states.
     Where hidden states alone are fewest (``HiddenStates``), all rows go together. Elsewhere those do that
@@ -208,10 +201,11 @@ def _sums(
             plan = _plan(hamiltonian, v[alike], complete, grid)
             for part in torch.split(alike, _ROWS if isinstance(plan, Listing) else plan.order.rows_at_once):
                 whole = len(part) == len(alike)
-                yield part, v[part], plan if whole else _plan(hamiltonian, v[part], complete, grid)
+                yield part, plan if whole else _plan(hamiltonian, v[part], complete, grid)
     if by_hidden:
         rows = torch.cat(by_hidden)
-        yield rows, v[rows], HiddenStates(hamiltonian)
+        for some, posterior in HiddenStates(hamiltonian).blocks(v[rows]):
+            yield rows[some], posterior
 
 
 @torch.no_grad()
@@ -231,8 +225,8 @@ def log_weights(hamiltonian: Hamiltonian, v: Tensor | None = None, *, grid: bool
     """
     hamiltonian, penalty = penalise(hamiltonian)
     total = torch.empty(1 if v is None else len(v), dtype=torch.float64, device=hamiltonian.device)
-    for rows, x, sums in _sums(hamiltonian, v, False, grid):
-        total[rows] = sums.log_weights(x) if isinstance(sums, HiddenStates) else sums.log_weights()
+    for rows, sums in _sums(hamiltonian, v, False, grid):
+        total[rows] = sums.log_weights
     return forbid(total, penalty)
 
 
@@ -291,12 +285,8 @@ def expect(
     Raises:
         ValueError: as ``log_weights``.
     """
-    for rows, x, sums in _sums(hamiltonian, v, complete, grid):
-        row_weights = weight[rows] if isinstance(weight, Tensor) else weight
-        if isinstance(sums, HiddenStates):
-            sums.expect(into, row_weights, x)
-        else:
-            sums.expect(into, row_weights)
+    for rows, sums in _sums(hamiltonian, v, complete, grid):
+        sums.expect(into, weight[rows] if isinstance(weight, Tensor) else weight)
 
 
 @torch.no_grad()
@@ -310,16 +300,12 @@ def has_posterior(hamiltonian: Hamiltonian, v: Tensor | None = None) -> bool:
         return True
     if v is None:
         return _order_of(hamiltonian, 1, WHOLE_LIMIT) is not None
-    patterns = find_patterns(v.isnan())[0]
-    free = float(_count_free(hamiltonian, v.new_zeros(()).masked_fill(patterns, torch.nan))[1].sum())
-    cost = _PASSES * STEP_UPDATES * free  # a bound, before any order is searched
-    if affordable(cost):
-        cost = 0.0
-        for _, rows, order in _orders_by_pattern(hamiltonian, v):
-            cost += inf if order is None else _PASSES * order.unit_updates(rows)
-            if not affordable(cost):
-                break
-    return affordable(cost)
+    cost = 0.0
+    for _, rows, order in _orders_by_pattern(hamiltonian, v):
+        cost += inf if order is None else _PASSES * order.unit_updates(rows)
+        if not affordable(cost):  # so that no further order is searched
+            return False
+    return True
 
 
 def _orders_by_pattern(
@@ -346,8 +332,8 @@ def posteriors(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, Po
     """
     every = torch.arange(len(v), device=v.device)
     if has_hidden_states(hamiltonian.graph, hamiltonian.layers):
-        for place, posterior in HiddenStates(hamiltonian).blocks(v):
-            yield every[place], posterior
+        for some, posterior in HiddenStates(hamiltonian).blocks(v):
+            yield every[some], posterior
         return
     for alike, number, order in _orders_by_pattern(hamiltonian, v):
         if order is None:

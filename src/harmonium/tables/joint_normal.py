@@ -66,7 +66,7 @@ def fit_normal(
         for block_rows, posterior in table.blocks(x):
             share = row_weights[block_rows]
             score += float(share @ (posterior.log_weights - table.log_partition))
-            _, crossed, squared = posterior.sum_squares(0, share)
+            crossed, squared = posterior.second_moments(share)
             first += crossed[:, 0]
             second += squared
         mean = root @ first

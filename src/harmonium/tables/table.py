@@ -18,7 +18,7 @@ from harmonium.data.frame import NUMPY, TEXT, series_of
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import HiddenStates, has_hidden_states
+from harmonium.sums import HiddenStates, has_hidden_states, nothing_seen
 from harmonium.tables.cells import few, shown
 from harmonium.tables.column import IGNORE, ColumnCodec, chosen_kinds, kind_of
 from harmonium.tables.constant import Constant
@@ -372,7 +372,8 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
     masses = torch.zeros(len(table.columns), dtype=torch.float64, device=machine.device)
     if not has_hidden_states(machine.graph, machine.layers):
         return masses
-    hidden_states, start = HiddenStates(machine.hamiltonian().to(torch.float64)), 0
+    hamiltonian = machine.hamiltonian().to(torch.float64)
+    hidden_states, start = HiddenStates(hamiltonian), 0
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     for j, column in enumerate(table.columns):
         unit, start = start, start + column.width
@@ -382,7 +383,9 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
         middles, halves = gaps.mean(1), np.diff(gaps)[:, 0] / 2
         between = (middles[:, None] + np.outer(halves, nodes)).ravel()
         asked = torch.from_numpy(np.concatenate([middles, between])).to(machine.device)
-        density = hidden_states.log_density(unit, asked).exp().cpu().numpy()
+        rows = nothing_seen(hamiltonian, len(asked))
+        rows[:, unit] = asked
+        density = hidden_states.log_likelihood(rows).exp().cpu().numpy()
         at, gap = np.split(density, [len(middles)])
         inside = at @ np.exp(column.log_slopes_of(middles))
         masses[j] = float(np.log(1 + inside - halves @ (gap.reshape(-1, _NODES) @ weights)))
