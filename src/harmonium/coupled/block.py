@@ -155,7 +155,7 @@ class Maximal(BlockCoupling):
     probability TV(p, q).
 
     Args:
-        common_noise: whether rejected rows draw x and y anew with the same noise, each until its own
+        common_noise: whether rejected rows draw x and y again with the same noise, each until its own
             acceptance (Qiu et al. 2020, Alg. 3), which brings the chains closer; otherwise x stays and only y
             is drawn (Alg. 1).
     """
@@ -206,9 +206,9 @@ class Rejection:
 
     def _make_round(self, waiting: Tensor) -> None:
         """Makes one round of proposals and keeps the first accepted one of every row that waits, (rows,)."""
-        each = max(1, min(self._each, _MAX_PROPOSALS // len(waiting)))
-        self._each = 2 * each
-        row = waiting.repeat_interleave(each)
+        proposals = max(1, min(self._each, _MAX_PROPOSALS // len(waiting)))
+        self._each = 2 * proposals
+        row = waiting.repeat_interleave(proposals)
         some = [block.take(row) for block in self._blocks]
         noise = some[0].noise(len(row), self._generator)
         for draws, waits, this, other in zip(self._draws, self._waits, some, some[::-1], strict=True):
@@ -218,14 +218,14 @@ class Rejection:
             # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to
             # max(0, p - q): what q leaves over of p, as a maximal coupling needs it (FORMULAS §3). The first
             # kept one counts, whichever slot it has, as if they had come one at a time.
-            kept = ~_random.accept(this.log_ratio(other, made), self._generator) & waits[row]
-            kept = kept.view(-1, each).byte()
-            rows, slots = kept.any(1).nonzero().squeeze(-1), kept.argmax(1)
-            taken, first = waiting[rows], rows * each + slots[rows]
+            accepted = ~_random.accept(this.log_ratio(other, made), self._generator) & waits[row]
+            accepted = accepted.view(-1, proposals).byte()
+            rows, slots = accepted.any(1).nonzero().squeeze(-1), accepted.argmax(1)
+            taken, first = waiting[rows], rows * proposals + slots[rows]
             for values, new in zip(draws, made, strict=True):
                 values[taken] = new[first]
             waits[taken] = False
-        self._tries[waiting] += each
+        self._tries[waiting] += proposals
 
 
 @final
@@ -311,9 +311,9 @@ class Rounds:
         rows, slots = self._rows, self._slots
         # Rows that wait get as many proposals each; what is left over of them belongs to a row of nobody.
         count = waits.cumsum(0)
-        each = slots // count[-1:].clamp(min=1)
+        per_row = slots // count[-1:].clamp(min=1)
         slot = torch.arange(2 * slots, device=waits.device)
-        row = torch.searchsorted(count, slot[:slots] // each, right=True)
+        row = torch.searchsorted(count, slot[:slots] // per_row, right=True)
         at = row.clamp(max=rows - 1)
         fields = [field.view(2, rows, -1).index_select(1, at).flatten(0, 1) for field in self._blocks.fields]
         proposals = Block(self._blocks.hamiltonian, self._blocks.parts, tuple(fields))
@@ -322,9 +322,9 @@ class Rounds:
         ratio[1].neg_()
         # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to max(0, p -
         # q): what q leaves over of p (FORMULAS §3). The first kept one counts, whichever slot it has.
-        place = torch.add(slot.view(2, -1), threshold >= ratio, alpha=2 * slots)
+        rank = torch.add(slot.view(2, -1), threshold >= ratio, alpha=2 * slots)
         first = torch.full((2, rows + 1), 4 * slots, device=waits.device)
-        first = first.scatter_reduce_(1, row.expand(2, -1), place, "amin")[:, :-1]
+        first = first.scatter_reduce_(1, row.expand(2, -1), rank, "amin")[:, :-1]
         taken = (first < 2 * slots) & self.waits
         chosen = first.clamp(max=2 * slots - 1).flatten()
         self._drawn = [
@@ -332,7 +332,7 @@ class Rounds:
             for x, before in zip(made, self._drawn, strict=True)
         ]
         self.waits = self.waits ^ taken
-        tries = waits * each
+        tries = waits * per_row
         self._tries = tries if self._tries is None else self._tries + tries
 
 

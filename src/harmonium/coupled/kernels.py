@@ -51,12 +51,12 @@ class ChainState(NamedTuple):
         return ChainState(states, self.fields)
 
 
-def join_states(*places: ChainState) -> ChainState:
+def join_states(*states: ChainState) -> ChainState:
     """Joins the rows of all; drops fields that not all of them have."""
-    shared = set.intersection(*(set(state.fields) for state in places))
+    shared = set.intersection(*(set(state.fields) for state in states))
     return ChainState(
-        [torch.cat(parts) for parts in zip(*(state.states for state in places), strict=True)],
-        {l: torch.cat([state.fields[l] for state in places]) for l in sorted(shared)},
+        [torch.cat(parts) for parts in zip(*(state.states for state in states), strict=True)],
+        {l: torch.cat([state.fields[l] for state in states]) for l in sorted(shared)},
     )
 
 
@@ -272,7 +272,7 @@ class Gibbs(PairKernel):
             return [stack(x, y) for x, y in zip(drawn[number].x, drawn[number].y, strict=True)]
 
         state = self._sweep(hamiltonian, both, draw, 2)
-        tries = [each.tries for each in drawn.values()]
+        tries = [draw.tries for draw in drawn.values()]
         if not tries:  # all is clamped
             tries = [torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)]
         return CoupledSweep(state, sum(tries[1:], tries[0]), drawn, waits)
@@ -406,7 +406,7 @@ def _find_energy(hamiltonian: Hamiltonian, state: ChainState) -> Tensor:
     weights = [hamiltonian.log_weight(l, x).double() for l, x in enumerate(state.states)]
     couplings = [(field * state.states[l]).sum(-1, dtype=torch.float64) for l, field in state.fields.items()]
     total = torch.stack(weights + couplings).sum(0)
-    kept = hamiltonian.graph.unsummed
-    if any(l in kept and m in kept for l, m in hamiltonian.graph.edges):
-        total = total + hamiltonian.beta_times(hamiltonian.coupling_energy(state.states, kept))
+    unsummed = hamiltonian.graph.unsummed
+    if any(l in unsummed and m in unsummed for l, m in hamiltonian.graph.edges):
+        total = total + hamiltonian.beta_times(hamiltonian.coupling_energy(state.states, unsummed))
     return -total

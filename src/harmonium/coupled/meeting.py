@@ -209,7 +209,7 @@ def run_pairs(
     layers = Layers(chain, read, drawn_anew)
     loop = MeetingLoop(
         hamiltonian, pair_kernel, layers, Horizon(k, m, lag, weight), sums, generator, max_sweeps,
-        ahead=SWEEPS if pair_kernel.is_steady and replays(hamiltonian) else None,
+        sweeps_ahead=SWEEPS if pair_kernel.is_steady and replays(hamiltonian) else None,
     )  # fmt: skip
     return loop.run(ChainState(hamiltonian.clamp_states(start), dict(fields)), antithetic)
 
@@ -289,7 +289,7 @@ class MeetingLoop:
     sums: SignedAccumulator
     generator: torch.Generator
     max_sweeps: int | None
-    ahead: int | None
+    sweeps_ahead: int | None
 
     def run(self, start: ChainState, antithetic: bool) -> Meetings:
         """Runs pairs from a start, (pairs, width_l) for each layer; see ``run_pairs``."""
@@ -317,15 +317,15 @@ class MeetingLoop:
         self._look([both], self._read(self._send(self.tries), both), lag)
         t = lag
         while len(self.pair) or len(self.together):
-            places = list[ChainState]()
+            trajectory = list[ChainState]()
             if len(self.together):
-                places = self._move_alone()
-                self._add_averages(places, self.together, t + len(places))
-                self.together = self.together[: 0 if t + len(places) >= m else None]
+                trajectory = self._move_alone()
+                self._add_averages(trajectory, self.together, t + len(trajectory))
+                self.together = self.together[: 0 if t + len(trajectory) >= m else None]
             if len(self.pair):
-                places, read = self._move_pairs(t)
-                self._look(places, read, t + len(places))
-            t += len(places)
+                trajectory, read = self._move_pairs(t)
+                self._look(trajectory, read, t + len(trajectory))
+            t += len(trajectory)
         self.sums.flush()
         counts = _device.to_device(
             torch.stack((self.times, self.capped, self.tries)), self.hamiltonian.device
@@ -337,7 +337,7 @@ class MeetingLoop:
         flip_rate = int(self.flipped) / max(flips, 1)
         return Meetings(times, capped.bool(), tries, cost, flip_rate, lag, self.at_horizon)
 
-    def _look(self, places: list[ChainState], read: Tensor, t: int) -> None:
+    def _look(self, trajectory: list[ChainState], read: Tensor, t: int) -> None:
         """Adds what sweeps of pairs tell, and decides who goes on.
 
         Args:
@@ -350,7 +350,7 @@ class MeetingLoop:
         tries, apart, differ = read.chunk(3, 1)
         apart, differ = apart.bool(), differ.bool()
         self.tries.index_add_(0, pair, tries.sum(0))
-        self._add_averages(places, pair, t)
+        self._add_averages(trajectory, pair, t)
         goes_on = self.live & apart[-1]
         ends = self.live & ~goes_on
         if t == self.max_sweeps:
@@ -358,9 +358,9 @@ class MeetingLoop:
             goes_on, ends = goes_on & False, self.live
         if bool(ends.any()):
             # Apart after s of these sweeps, a pair met in the next one; one that never did is given up at t.
-            self.times[pair[ends]] = (t - len(places) + 1 + apart.sum(0))[ends].clamp(max=t)
-        both = places[-1].without(self.layers.drawn_anew)
-        if self.ahead is None:
+            self.times[pair[ends]] = (t - len(trajectory) + 1 + apart.sum(0))[ends].clamp(max=t)
+        both = trajectory[-1].without(self.layers.drawn_anew)
+        if self.sweeps_ahead is None:
             if t < m:
                 self._leave(both, ends)
             # The others' f(X) and f(Y) may differ yet: where f reads layers that decide no meeting.
@@ -369,7 +369,7 @@ class MeetingLoop:
             self.sums.add_difference(both, self._send(pair), self.horizon.correction(t))
             self.pair, both, self.live = _drop(~goes_on, pair, both, goes_on)
         else:
-            self._add_differences(places, self.live & differ, t)
+            self._add_differences(trajectory, self.live & differ, t)
             self.live = goes_on
             if not bool(goes_on.any()):
                 if t < m:
@@ -409,97 +409,99 @@ class MeetingLoop:
     def _move_alone(self) -> list[ChainState]:
         """Moves X of pairs that met; returns where they are after each sweep up to the next look."""
         hamiltonian = self._select(self.together, 1)
-        if self.ahead is None:
-            places = _sweep_alone(hamiltonian, self.alone, 1, self.kernel, self.generator)
+        if self.sweeps_ahead is None:
+            trajectory = _sweep_alone(hamiltonian, self.alone, 1, self.kernel, self.generator)
         else:
-            places = self._replay(hamiltonian, (self.alone,))
-        self.alone = places[-1].without(self.layers.drawn_anew)
-        return places
+            trajectory = self._replay(hamiltonian, (self.alone,))
+        self.alone = trajectory[-1].without(self.layers.drawn_anew)
+        return trajectory
 
     def _move_pairs(self, t: int) -> tuple[list[ChainState], Tensor]:
         """Moves pairs that have made t sweeps up to the next look; returns ``places``, ``read`` of this."""
         hamiltonian, both = self._select(self.pair, 2), self.both
-        if self.ahead is None:
+        if self.sweeps_ahead is None:
             after, tries = self.kernel.coupled(hamiltonian, both, self.generator)
             if self.horizon.average(t + 1):
                 after = self.kernel.prepare(hamiltonian, after, copies=2)
             self._count_flips(both, after)
             return [after], self._read(tries, after)
-        most = self.ahead if self.max_sweeps is None else min(self.ahead, self.max_sweeps - t)
+        most = self.sweeps_ahead if self.max_sweeps is None else min(self.sweeps_ahead, self.max_sweeps - t)
         settings = self.kernel, self.layers, self.generator
         live, rows = self._send(self.live), len(self.pair)
-        if most == self.ahead:
-            places, sweeps, seen = self._replay(hamiltonian, (both, live))
+        if most == self.sweeps_ahead:
+            trajectory, sweeps, seen = self._replay(hamiltonian, (both, live))
         else:
-            places, sweeps, seen = _sweep_ahead(hamiltonian, both, live, most, *settings)
+            trajectory, sweeps, seen = _sweep_ahead(hamiltonian, both, live, most, *settings)
         read = seen.cpu()  # the one wait
         late = read[:, 0].nonzero()
         if len(late):
             # This sweep goes on from its draws, as rejection sampling has no cap: one made anew would forget
             # that its proposals were rejected. What was made from there is made anew.
             s = int(late[0])
-            before = places[s - 1] if s else both
+            before = trajectory[s - 1] if s else both
             apart = seen[s - 1, 2 + rows : 2 + 2 * rows].bool() if s else live
             done = self.kernel.finish(hamiltonian, before, sweeps[s], self.generator)
             last, _, seen = _sweep_ahead(hamiltonian, before, apart, 1, *settings, done)
-            places, read = [*places[:s], *last], torch.cat((read[:s], seen.cpu()))
+            trajectory, read = [*trajectory[:s], *last], torch.cat((read[:s], seen.cpu()))
         self.flipped = int(read[:, 1].sum()) + self.flipped
-        return places, read[:, 2:]
+        return trajectory, read[:, 2:]
 
-    def _replay(self, hamiltonian: Hamiltonian, given: tuple[Any, ...]) -> Any:
+    def _replay(self, hamiltonian: Hamiltonian, inputs: tuple[Any, ...]) -> Any:
         """Makes sweeps of pairs, or of chains alone, by a recording that earlier runs may have made."""
-        layers, generator, sweeps = self.layers, self.generator, self.ahead
+        layers, generator, sweeps = self.layers, self.generator, self.sweeps_ahead
         assert sweeps is not None
         kernel_of = ref(self.kernel)  # a recording that held the kernel would keep it, and so itself, alive
 
-        def step(at: Hamiltonian, given: tuple[Any, ...]) -> Any:
+        def step(at: Hamiltonian, inputs: tuple[Any, ...]) -> Any:
             kernel = kernel_of()
             assert kernel is not None
-            if len(given) == 1:
-                return _sweep_alone(at, *given, sweeps, kernel, generator)
-            both, live = given
+            if len(inputs) == 1:
+                return _sweep_alone(at, *inputs, sweeps, kernel, generator)
+            both, live = inputs
             return _sweep_ahead(at, both, live, sweeps, kernel, layers, generator)
 
-        return replay_under(hamiltonian, self.kernel, (layers, len(given), sweeps), step, given, [generator])
+        return replay_under(
+            hamiltonian, self.kernel, (layers, len(inputs), sweeps), step, inputs, [generator]
+        )
 
     def _read(self, tries: Tensor, both: ChainState) -> Tensor:
         """Returns what a look reads of one sweep, (1, 3 · pairs): on a GPU, the wait of the sweep."""
         return torch.cat((tries, *self.layers.mark_apart(both))).unsqueeze(0).cpu()
 
-    def _add_averages(self, places: Sequence[ChainState], pair: Tensor, t: int) -> None:
+    def _add_averages(self, trajectory: Sequence[ChainState], pair: Tensor, t: int) -> None:
         """Adds f(X) of pairs after each of the sweeps up to t, and takes their states at the horizon."""
-        begun, m, rows = t - len(places), self.horizon.m, slice(0, len(pair))
+        begun, m, rows = t - len(trajectory), self.horizon.m, slice(0, len(pair))
         averaged = [
-            place.select_rows(rows)
-            for sweep, place in enumerate(places, begun + 1)
+            chain_state.select_rows(rows)
+            for sweep, chain_state in enumerate(trajectory, begun + 1)
             if self.horizon.average(sweep)
         ]
         if averaged:
-            x = averaged[0] if self.ahead is None else self._copy(averaged)
+            x = averaged[0] if self.sweeps_ahead is None else self._copy(averaged)
             self.sums.add(x, self._send(pair.repeat(len(averaged))), self.horizon.average(m))
         if begun < m <= t:
-            for l, states in enumerate(places[m - begun - 1].states):
+            for l, states in enumerate(trajectory[m - begun - 1].states):
                 self.at_horizon[l] = self.at_horizon[l].index_copy(0, self._send(pair), states[rows])
 
-    def _add_differences(self, places: list[ChainState], differ: Tensor, t: int) -> None:
+    def _add_differences(self, trajectory: list[ChainState], differ: Tensor, t: int) -> None:
         """Adds differences of pairs after each of the sweeps up to t, those of one weight together.
 
         ``differ`` marks those that are not 0, (sweeps, pairs) on the host.
         """
         rows = len(self.pair)
-        weights = [self.horizon.correction(t - len(places) + 1 + s) for s in range(len(places))]
+        weights = [self.horizon.correction(t - len(trajectory) + 1 + s) for s in range(len(trajectory))]
         for weight in sorted(set(weights) - {0.0}):
             some = [s for s, other in enumerate(weights) if other == weight]
             s, column = differ[some].nonzero().unbind(-1)
             if len(s):
                 x = 2 * rows * s + column
                 sent = self._send(torch.cat((x, x + rows, self.pair[column])))
-                moved = self._copy([places[s] for s in some]).select_rows(sent[: 2 * len(s)])
+                moved = self._copy([trajectory[s] for s in some]).select_rows(sent[: 2 * len(s)])
                 self.sums.add_difference(moved, sent[2 * len(s) :], weight)
 
-    def _copy(self, places: Sequence[ChainState]) -> ChainState:
+    def _copy(self, trajectory: Sequence[ChainState]) -> ChainState:
         """Returns the rows of places of a recording, which writes over these, without what is not read."""
-        return join_states(*(place.without(self.layers.drawn_anew) for place in places))
+        return join_states(*(chain_state.without(self.layers.drawn_anew) for chain_state in trajectory))
 
     def _count_flips(self, before: ChainState, after: ChainState) -> None:
         """Counts the units that a sweep changed in first chains; ``before`` may have second ones besides."""
@@ -536,11 +538,11 @@ def _sweep_ahead(
         pairs): 1 for one that is not done; changed units of the first chains of pairs that were apart;
         proposals of such pairs; 1 for pairs apart after it; and for those that differ in a layer read.
     """
-    rows, places, sweeps = len(live), [both], list[CoupledSweep]()
+    rows, trajectory, sweeps = len(live), [both], list[CoupledSweep]()
     marks, differ, changed = [live], list[Tensor](), list[Tensor]()
     for _ in range(number):
-        before, apart = places[-1].states, marks[-1]
-        sweep = done or kernel.begin(hamiltonian, places[-1], generator)
+        before, apart = trajectory[-1].states, marks[-1]
+        sweep = done or kernel.begin(hamiltonian, trajectory[-1], generator)
         state = sweep.state
         flips = [(before[l][:rows] != state.states[l][:rows]).sum(-1) for l in hamiltonian.graph.unsummed]
         # Equal chains may get fields that differ by rounding, which would part a pair that has met.
@@ -548,10 +550,10 @@ def _sweep_ahead(
             if l not in layers.drawn_anew:
                 _repeat_first(x, apart)
         apart, different = layers.mark_apart(state)
-        place = kernel.prepare(hamiltonian, state, 2)
-        for x in place.fields.values():
+        chain_state = kernel.prepare(hamiltonian, state, 2)
+        for x in chain_state.fields.values():
             _repeat_first(x, apart)
-        places.append(place)
+        trajectory.append(chain_state)
         sweeps.append(sweep)
         marks.append(apart)
         differ.append(different)
@@ -563,18 +565,18 @@ def _sweep_ahead(
     flipped = (torch.stack(changed) * apart[:-1]).sum(1)
     different = apart[1:] if layers.read == layers.chain else torch.stack(differ)
     read = torch.cat((late.unsqueeze(-1), flipped.unsqueeze(-1), tries, apart[1:], different), -1)
-    return places[1:], sweeps, read
+    return trajectory[1:], sweeps, read
 
 
 def _sweep_alone(
     hamiltonian: Hamiltonian, chains: ChainState, number: int, kernel: PairKernel, generator: torch.Generator
 ) -> list[ChainState]:
     """Makes sweeps of chains alone, and returns where they are after every one."""
-    places = list[ChainState]()
+    trajectory = list[ChainState]()
     for _ in range(number):
         chains = kernel.prepare(hamiltonian, kernel.single(hamiltonian, chains, generator), copies=1)
-        places.append(chains)
-    return places
+        trajectory.append(chains)
+    return trajectory
 
 
 def _repeat_first(x: Tensor, apart: Tensor) -> None:
@@ -629,8 +631,8 @@ class SignedAccumulator:
             return
         state, pairs, signs = self._lots[0]
         if len(self._lots) > 1:
-            places, all_pairs, all_signs = zip(*self._lots, strict=True)
-            state, pairs, signs = join_states(*places), torch.cat(all_pairs), torch.cat(all_signs)
+            trajectory, all_pairs, all_signs = zip(*self._lots, strict=True)
+            state, pairs, signs = join_states(*trajectory), torch.cat(all_pairs), torch.cat(all_signs)
         self._lots = []
         machine, states, fields = self._hamiltonian.select_rows(pairs), state.states, state.fields
         weights = self._magnitude * signs.to(states[0])

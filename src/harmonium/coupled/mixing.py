@@ -147,7 +147,7 @@ def mixing_times(
         met = meet(machine, Gibbs(), start, lag=longest, seed=generator)
         sweeps = range(int(met.times.max()) + 1)
         below = [curve <= distance for curve in (mixing_bound(met, sweeps), mixing_limit(met, sweeps))]
-        near, limit = (int(each.nonzero()[0]) if bool(each.any()) else None for each in below)
+        near, limit = (int(is_below.nonzero()[0]) if bool(is_below.any()) else None for is_below in below)
     mean = float(first.times.double().mean())
     return MixingTimes(pairs, mean, longest, capped, first.flip_rate, met.lag, distance, near, limit, met)
 

@@ -113,13 +113,13 @@ class Elimination:
             nodes = alone.t().unsqueeze(2) + by_field
             stacks.append(nodes[[i for k, i in self.order.units if k == l]])
         leaf_terms: dict[tuple[int, int], dict[int, Tensor]] = {leaf: {} for leaf in self.order.leaves}
-        for edge, below, above, places in self._pairs:
+        for edge, below, above, numbers in self._pairs:
             l, m = hamiltonian.graph.edges[edge]
             p, q = (self._layers[k].columns_per_unit for k in (l, m))
-            if places is None:
+            if numbers is None:
                 J = hamiltonian.J[edge].view(-1, p, self._layers[m].n_units, q).transpose(1, 2)[below, above]
             else:
-                J = hamiltonian.J[edge].view(-1, p, q)[places]
+                J = hamiltonian.J[edge].view(-1, p, q)[numbers]
             J = hamiltonian.beta_times(J)
             ends = [(l, i) for i in below.tolist()], [(m, i) for i in above.tolist()]
             if l in self._values and m in self._values:
@@ -383,9 +383,9 @@ def _sum_first(table: Tensor) -> Tensor:
 def _marginal(belief: Tensor, clique: tuple[int, ...], scope: tuple[int, ...]) -> Tensor:
     """Sums a table over all units of a clique but those of a scope, whose axes come in the scope's order."""
     others = [axis for axis, unit in enumerate(clique) if unit not in scope]
-    kept = [unit for unit in clique if unit in scope]
+    shared = [unit for unit in clique if unit in scope]
     total = belief.sum(others) if others else belief
-    return total.permute(*map(kept.index, scope), len(scope))
+    return total.permute(*map(shared.index, scope), len(scope))
 
 
 def _select(factor: _Factor, chosen: Sequence[Tensor], skip: int, columns: bool = False) -> Tensor:

@@ -29,13 +29,13 @@ class Pairs(NamedTuple):
         edge: Index of the edge in the graph.
         below: Units of its first layer, (pairs,) int64.
         above: Units of its second layer, (pairs,) int64; each pair of an inner edge once.
-        places: of a sparse coupling the number of each among its pairs, (pairs,) int64; None of others.
+        numbers: of a sparse coupling the number of each among its pairs, (pairs,) int64; None of others.
     """
 
     edge: int
     below: np.ndarray
     above: np.ndarray
-    places: np.ndarray | None = None
+    numbers: np.ndarray | None = None
 
 
 @final
@@ -45,7 +45,7 @@ class EliminationOrder(NamedTuple):
     Attributes:
         units: layer and number of each of them.
         leaves: layer and number of each free unit of another kind, which ψ sums out first.
-        beside: for every leaf the units joined to it.
+        leaf_neighbours: for every leaf the units joined to it.
         order: indices of ``units`` as they are summed out.
         scopes: for every unit those that its message is a table over, first the one that is summed out next.
         entries: Entries of all tables of a row.
@@ -54,7 +54,7 @@ class EliminationOrder(NamedTuple):
 
     units: list[tuple[int, int]]
     leaves: list[tuple[int, int]]
-    beside: list[list[int]]
+    leaf_neighbours: list[list[int]]
     order: list[int]
     scopes: list[tuple[int, ...]]
     entries: float
@@ -101,14 +101,14 @@ def list_pairs(
     """Yields the pairs of free units that each edge joins; without ``dense`` not those of full matrices."""
     marks = {l: np.bincount(units, minlength=layers[l].n_units) > 0 for l, units in free.items()}
     for edge, (l, m) in enumerate(graph.edges):
-        pattern, places = graph.patterns[edge], None
+        pattern, numbers = graph.patterns[edge], None
         joined = graph.joined[edge] if pattern is None else None
         if l not in marks or m not in marks or (pattern is None and joined is None and not dense):
             continue
         if pattern is not None:
             below, above = pattern.pairs.t().cpu().numpy()
-            places = (marks[l][below] & marks[m][above]).nonzero()[0]
-            below, above = below[places], above[places]
+            numbers = (marks[l][below] & marks[m][above]).nonzero()[0]
+            below, above = below[numbers], above[numbers]
         else:
             inside = np.outer(marks[l], marks[m])
             if joined is not None:
@@ -116,7 +116,7 @@ def list_pairs(
                 inside &= by_unit.any(3).any(1).numpy()
             below, above = (np.triu(inside, 1) if l == m else inside).nonzero()
         if len(below):
-            yield Pairs(edge, below, above, places)
+            yield Pairs(edge, below, above, numbers)
 
 
 @final
@@ -132,35 +132,39 @@ class _Search:
     @property
     def best(self) -> EliminationOrder | None:
         """The cheapest order; None where each is beyond what a sum may cost."""
-        place = {unit: i for i, unit in enumerate(self._units)}
-        leaves = [unit for unit in self._all if unit not in place]
-        beside: dict[tuple[int, int], list[int]] = {leaf: [] for leaf in leaves}
+        index = {unit: i for i, unit in enumerate(self._units)}
+        leaves = [unit for unit in self._all if unit not in index]
+        leaf_neighbours: dict[tuple[int, int], list[int]] = {leaf: [] for leaf in leaves}
         joined: Neighbours = {i: set() for i in range(len(self._units))}
         for edge, below, above, _ in list_pairs(self._graph, self._layers, self._free):
             l, m = self._graph.edges[edge]
             for a, b in zip(below.tolist(), above.tolist(), strict=True):
-                first, second = place.get((l, a)), place.get((m, b))
+                first, second = index.get((l, a)), index.get((m, b))
                 if first is None and second is None:
                     return None
                 if first is None or second is None:
                     leaf, unit = ((l, a), second) if first is None else ((m, b), first)
                     assert unit is not None
-                    beside[leaf].append(unit)
+                    leaf_neighbours[leaf].append(unit)
                 else:
                     joined[first].add(second)
                     joined[second].add(first)
         entries = 0.0
-        for units in beside.values():
+        for units in leaf_neighbours.values():
             size = sum(self._sizes[i] for i in units)
             if size > log2(MAX_TABLE_ENTRIES):
                 return None
             entries += 2.0**size
             for i in units:
                 joined[i].update(set(units) - {i})
-        return self._order(leaves, list(beside.values()), joined, entries)
+        return self._order(leaves, list(leaf_neighbours.values()), joined, entries)
 
     def _order(
-        self, leaves: list[tuple[int, int]], beside: list[list[int]], joined: Neighbours, already: float
+        self,
+        leaves: list[tuple[int, int]],
+        leaf_neighbours: list[list[int]],
+        joined: Neighbours,
+        already: float,
     ) -> EliminationOrder | None:
         """Returns the cheapest of some orders of units with these neighbours."""
         best: EliminationOrder | None = None
@@ -177,7 +181,7 @@ class _Search:
             if order is not None and eliminated is not None:
                 scopes, limit, largest = eliminated
                 total = already + limit
-                best = EliminationOrder(self._units, leaves, beside, order, scopes, total, largest)
+                best = EliminationOrder(self._units, leaves, leaf_neighbours, order, scopes, total, largest)
         return best
 
     def _eliminate(
@@ -217,12 +221,14 @@ class _Search:
             if self._sum_neighbours(neighbours, i) > log2(MAX_TABLE_ENTRIES):
                 return None
             order.append(i)
-            beside = neighbours[i]
+            adjacent = neighbours[i]
             _remove(neighbours, i)
             further = (
-                set() if cost == self._sum_neighbours else set[int]().union(*(neighbours[j] for j in beside))
+                set()
+                if cost == self._sum_neighbours
+                else set[int]().union(*(neighbours[j] for j in adjacent))
             )
-            for j in beside | further:
+            for j in adjacent | further:
                 y = cost(neighbours, j)
                 if y != costs[j]:
                     costs[j] = y
@@ -252,16 +258,16 @@ class _Search:
 
 def _remove(neighbours: Neighbours, i: int) -> None:
     """Takes a unit out of a graph, and joins all its neighbours."""
-    beside = neighbours.pop(i)
-    for j in beside:
-        neighbours[j] |= beside
+    adjacent = neighbours.pop(i)
+    for j in adjacent:
+        neighbours[j] |= adjacent
         neighbours[j] -= {i, j}
 
 
 def _count_new_pairs(neighbours: Neighbours, i: int) -> float:
     """Returns the pairs of neighbours of a unit that are not joined yet."""
-    beside = neighbours[i]
-    return sum(len(beside) - 1 - len(beside & neighbours[j]) for j in beside) / 2
+    adjacent = neighbours[i]
+    return sum(len(adjacent) - 1 - len(adjacent & neighbours[j]) for j in adjacent) / 2
 
 
 def _sweep(joined: Neighbours) -> list[int]:
