@@ -33,7 +33,7 @@ class Coupling(nn.Module, ABC):
             ``Sparse`` has one for each pair instead.
         inner: whether the edge joins a layer to itself.
         mirrored: whether W is the weights above the diagonal and nothing but their mirror image below it.
-        sparsity: the places of the weights in W where they are stored by entry; None: they are a matrix.
+        sparsity: the rows and columns of the weights in W if stored by entry; None: they are a matrix.
         copies: Number of entries that ``within`` makes equal, from which on ``draw_`` finds its deviation; 1.
     """
 

@@ -47,7 +47,9 @@ class Local(Coupling):
     """
 
     kind: ClassVar[str] = "local"
-    _places: tuple[Tensor, Tensor]  # of filters: the rows of W that a unit of a map sees, and that unit
+    _window_indices: tuple[
+        Tensor, Tensor
+    ]  # of filters: the rows of W that a unit of a map sees, and that unit
 
     def __init__(self, shape: Sequence[int], window: int | Sequence[int], filters: int | None = None) -> None:
         super().__init__()
@@ -78,15 +80,15 @@ class Local(Coupling):
         if self.filters:
             self.copies = above.n_units // self.filters
             rows = columns[: self.copies].nonzero()[:, 1].view(self.copies, -1)
-            self._places = rows, torch.arange(self.copies, device="cpu").unsqueeze(-1)
+            self._window_indices = rows, torch.arange(self.copies, device="cpu").unsqueeze(-1)
         return columns.repeat_interleave(above.columns_per_unit, 0).t()
 
     def within(self, values: Tensor) -> Tensor:
         if self.filters is None:
             return super().within(values)
-        rows, units = (place.to(values.device) for place in self._places)
+        rows, units = (indices.to(values.device) for indices in self._window_indices)
         if not values.is_meta:  # where they would be lost
-            self._places = rows, units
+            self._window_indices = rows, units
         by_unit = values.reshape(len(values), self.filters, self.copies, -1).transpose(1, 2)
         means = by_unit[rows, units].mean(0, keepdim=True)  # (1, window, filters, columns of a unit)
         tied = torch.zeros_like(by_unit).index_put((rows, units), means.expand(self.copies, -1, -1, -1))

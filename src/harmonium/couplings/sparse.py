@@ -104,24 +104,23 @@ class Sparse(Coupling):
         self.weight = nn.Parameter(torch.zeros((len(pairs), p, q) if p * q > 1 else len(pairs)))
 
     def pattern(self, below: Layer, above: Layer) -> Tensor | None:
-        return self.sparsity.dense(torch.ones(len(self.sparsity), device="cpu")).bool()
+        return self.joined
 
     def config(self) -> dict[str, Any]:
         return {"pairs": _pack(self.pairs)}
 
     @property
-    def joined(self) -> Tensor | None:
-        entries = torch.ones(len(self.sparsity), device="cpu")
-        return self.sparsity.dense(entries).bool()
+    def joined(self) -> Tensor:
+        return self.sparsity.dense(torch.ones(len(self.sparsity), device="cpu")).bool()
 
     def matrix(self) -> Tensor:
         return self.sparsity.to(self.weight.device).dense(self.weight.flatten())
 
     def natural(self, below: Tensor | None, above: Tensor | None) -> Tensor:
-        J, places = self.weight.flatten(), self.sparsity
+        J = self.weight.flatten()
         if below is not None:
-            J = J * below[places.rows.to(J.device)]
-        return J if above is None else J * above[places.columns.to(J.device)]
+            J = J * below[self.sparsity.rows.to(J.device)]
+        return J if above is None else J * above[self.sparsity.columns.to(J.device)]
 
     def within(self, values: Tensor) -> Tensor:
         """Returns the weights, in the shape of ``weight``, as they are: all may be any number."""
@@ -148,19 +147,19 @@ class Sparse(Coupling):
         """
         if hasattr(values, "tocoo"):
             values = self._read_matrix(values)
-        given = _checks.tensor(values, "values", self.weight.dtype, self.weight.device)
-        if given.shape == self.sparsity.shape and given.shape != self.weight.shape:
-            if self.inner and not given.is_meta:
-                refuse_two_values(given)
-            given = self.sparsity.to(given.device).gather(given).view_as(self.weight)
-        elif given.dim() == 1 and len(given) == len(self.pairs) and self.weight.dim() == 3:
-            given = given.view(-1, 1, 1).expand_as(self.weight)
-        if given.shape != self.weight.shape:
+        weight = _checks.tensor(values, "values", self.weight.dtype, self.weight.device)
+        if weight.shape == self.sparsity.shape and weight.shape != self.weight.shape:
+            if self.inner and not weight.is_meta:
+                refuse_two_values(weight)
+            weight = self.sparsity.to(weight.device).gather(weight).view_as(self.weight)
+        elif weight.dim() == 1 and len(weight) == len(self.pairs) and self.weight.dim() == 3:
+            weight = weight.view(-1, 1, 1).expand_as(self.weight)
+        if weight.shape != self.weight.shape:
             raise ValueError(
                 f"values: expected shape {tuple(self.weight.shape)}, one number for each pair, or a matrix "
-                f"{self.sparsity.shape}, received {tuple(given.shape)}"
+                f"{self.sparsity.shape}, received {tuple(weight.shape)}"
             )
-        self.weight.copy_(given)
+        self.weight.copy_(weight)
 
     def _read_matrix(self, matrix: Any) -> NDArray[Any]:
         """Returns the value of every pair, (pairs,), from a sparse matrix of scipy."""
@@ -169,30 +168,30 @@ class Sparse(Coupling):
             raise ValueError(f"values: expected a sparse matrix of shape {shape}, received {matrix.shape}")
         entries = matrix.tocoo(copy=True)
         entries.sum_duplicates()
-        places = np.stack([entries.row, entries.col], 1).astype(np.int64)
-        places = np.sort(places, 1) if self.inner else places
-        wanted, given = (units[:, 0] * shape[1] + units[:, 1] for units in (pairs, places))
-        for key in np.setdiff1d(given, wanted)[:1].tolist():
-            pair = divmod(key, shape[1])
-            raise ValueError(f"values: expected entries at the pairs alone, received one at {pair}")
-        for key in np.setdiff1d(wanted, given)[:1].tolist():
-            pair = divmod(key, shape[1])
-            raise ValueError(f"values: expected an entry for every pair, received none for {pair}")
-        order = np.argsort(wanted)
-        place = order[np.searchsorted(wanted, given, sorter=order)]
+        units = np.stack([entries.row, entries.col], 1).astype(np.int64)
+        units = np.sort(units, 1) if self.inner else units
+        keys, entry_keys = (both[:, 0] * shape[1] + both[:, 1] for both in (pairs, units))
+
+        def refuse(refused: NDArray[Any], expected: str, received: str) -> None:
+            if len(refused):
+                pair = divmod(int(refused[0]), shape[1])
+                raise ValueError(f"values: expected {expected}, received {received} {pair}")
+
+        refuse(np.setdiff1d(entry_keys, keys), "entries at the pairs alone", "one at")
+        refuse(np.setdiff1d(keys, entry_keys), "an entry for every pair", "none for")
+        order = np.argsort(keys)
+        pair_index = order[np.searchsorted(keys, entry_keys, sorter=order)]
         values = np.empty(len(pairs), entries.data.dtype)
-        values[place] = entries.data
-        both_nan = (values[place] != values[place]) & (entries.data != entries.data)
-        for key in given[(values[place] != entries.data) & ~both_nan][:1].tolist():
-            pair = divmod(key, shape[1])
-            raise ValueError(f"values: expected equal halves in a layer, received two values for {pair}")
+        values[pair_index] = entries.data
+        unequal = ~np.isclose(values[pair_index], entries.data, rtol=0, atol=0, equal_nan=True)
+        refuse(entry_keys[unequal], "equal halves in a layer", "two values for")
         return values
 
 
 def _is_symmetric(pairs: Tensor) -> bool:
     """Returns whether the pairs are different, and each comes in either order."""
-    places, turned = (np.unique(units.numpy(), axis=0) for units in (pairs, pairs.flip(1)))
-    return len(places) == len(pairs) and np.array_equal(places, turned)
+    different, turned = (np.unique(units.numpy(), axis=0) for units in (pairs, pairs.flip(1)))
+    return len(different) == len(pairs) and np.array_equal(different, turned)
 
 
 def _read_pairs(pairs: Any) -> Tensor:

@@ -230,17 +230,10 @@ def _split_chunks(*arguments: Tensor) -> Iterator[list[Tensor]]:
     return map(list, zip(*(torch.split(x, _CHUNK) for x in flat), strict=True))
 
 
-class MatchedDensity(NamedTuple):
-    """Slope δ and curvature γ of the density exp(δx - γx²/2), each (units,)."""
-
-    slope: Tensor
-    curvature: Tensor
-
-
 def match_moments(
     mean: Tensor, second: Tensor, low: Tensor, high: Tensor, precision: torch.dtype
-) -> MatchedDensity:
-    """Returns δ and γ with E[x] = mean and E[x²] = second on [low, high], by Newton's method.
+) -> tuple[Tensor, Tensor]:
+    """Returns δ and γ, (units,), with E[x] = mean and E[x²] = second on [low, high], by Newton's method.
 
     Every distribution has exactly one such pair, finite unless x is confined to one point or to both ends. So
     that these have one too, the moments are mixed with those of a uniform distribution, by the share that x
@@ -268,10 +261,10 @@ def match_moments(
     bulge = torch.maximum((1 - share) * (1 - square) / 2 + share / 3, distance)
     slope, curvature = _solve_moments(first, bulge)
     curvature = curvature / half.square()
-    return MatchedDensity(slope / half + curvature * centre, curvature)
+    return slope / half + curvature * centre, curvature
 
 
-def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedDensity:
+def _solve_moments(first: Tensor, bulge: Tensor) -> tuple[Tensor, Tensor]:
     """Returns δ and γ with E[z] = first and E[(1-z²)/2] = bulge on [-1, 1].
 
     The two are the slope of a convex function, the log-mass less δ·first + γ·bulge. A Newton step is halved
@@ -280,14 +273,14 @@ def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedDensity:
     finite = torch.isfinite(first) & torch.isfinite(bulge)
     if not bool(finite.all()):
         raise ValueError(
-            f"expected: expected finite statistics, received others for unit {_find_first(~finite)}"
+            f"expected: expected finite statistics, received others for unit {int(finite.long().argmin())}"
         )
     slope, curvature = torch.zeros_like(first), torch.zeros_like(first)
     now = _Residual.of(slope, curvature, first, bulge)
     for _ in range(_NEWTON_STEPS):
         open_units = ~now.settled
         if not bool(open_units.any()):
-            return MatchedDensity(slope, curvature)
+            return slope, curvature
         step_slope, step_curvature = now.newton()
         descent = (now.first * step_slope + now.bulge * step_curvature).abs()
         length = open_units.to(first.dtype)
@@ -301,9 +294,8 @@ def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedDensity:
                 break
             length = torch.where(beyond, length / 2, length)
         (slope, curvature), now = new, trial
-    raise ValueError(
-        f"expected: found no parameters with these statistics for unit {_find_first(~now.settled)}"
-    )
+    unit = int(now.settled.long().argmin())
+    raise ValueError(f"expected: found no parameters with these statistics for unit {unit}")
 
 
 class _Residual(NamedTuple):
@@ -348,7 +340,3 @@ class _Residual(NamedTuple):
         """Returns the step that would settle them if the moments were linear in δ and γ."""
         alone = (self.bulge - self.regression * self.first) / self.rest
         return self.first / self.variance - self.regression * alone, alone
-
-
-def _find_first(units: Tensor) -> int:
-    return int(units.nonzero()[0])

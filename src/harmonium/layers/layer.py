@@ -310,9 +310,9 @@ class Layer(nn.Module, ABC):
         _checks.finite(x, name)
         bad, support = self.misfit(x)
         if bool(bad.any()):
-            place = tuple(torch.nonzero(bad)[0].tolist())
+            index = tuple(torch.nonzero(bad)[0].tolist())
             raise ValueError(
-                f"{name}: expected {support} for {self}, received {x[place].item():g} at {place}"
+                f"{name}: expected {support} for {self}, received {x[index].item():g} at {index}"
             )
 
     def check_rows(self, x: Tensor, name: str) -> None:

@@ -70,15 +70,12 @@ def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tenso
     mass = ndtr(z)
     from_below = ndtr(-z) + (1 - above) * mass
     lower = from_below < 0.5  # the nearer tail has the digits
-    place = ndtri(_device.where(lower, from_below, above * mass))
-    y = (z + _device.where(lower, place, -place)).clamp_(min=0)
+    deviations = ndtri(_device.where(lower, from_below, above * mass))
+    y = (z + _device.where(lower, deviations, -deviations)).clamp_(min=0)
     far = (z < -_FAR).flatten().nonzero().squeeze(-1)
     if len(far):
-        y = (
-            y.view(-1)
-            .index_copy(0, far, _find_far_quantile(above.reshape(-1)[far], -z.reshape(-1)[far]))
-            .view_as(y)
-        )
+        beyond = _find_far_quantile(above.reshape(-1)[far], -z.reshape(-1)[far])
+        y = y.view(-1).index_copy(0, far, beyond).view_as(y)
     return y * deviation
 
 

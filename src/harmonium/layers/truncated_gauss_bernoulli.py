@@ -126,9 +126,9 @@ class TruncatedGaussBernoulli(IntervalUnits):
             torch.where(rate > 0, t / rate, any_value)
             for t, any_value in ((mean, (low + high) / 2), (-2 * minus_half_square, 0.0))
         )
-        matched = match_moments(first, second, low, high, self.linear.dtype)
-        self.linear.copy_(matched.slope)
-        self.quadratic.copy_(matched.curvature)
+        slope, curvature = match_moments(first, second, low, high, self.linear.dtype)
+        self.linear.copy_(slope)
+        self.quadratic.copy_(curvature)
         # The log-mass of the density as it has been rounded.
         slope, curvature = self.linear.to(mean), self.quadratic.to(mean)
         share = torch.finfo(self.linear.dtype).eps  # as in the distribution: never quite 0 or 1
@@ -147,6 +147,6 @@ class TruncatedGaussBernoulli(IntervalUnits):
 
 
 def _replace_zero(x: Tensor, high: Tensor) -> Tensor:
-    """Replaces 0, which would mean that the unit is absent, by the least value beside it."""
-    least = torch.full_like(x, torch.finfo(x.dtype).tiny)
-    return torch.where(x == 0, torch.where(high > 0, least, -least), x)
+    """Replaces 0, which would mean that the unit is absent, by the number nearest to it."""
+    tiny = torch.full_like(x, torch.finfo(x.dtype).tiny)
+    return torch.where(x == 0, torch.where(high > 0, tiny, -tiny), x)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from harmonium import _checks
 from harmonium.layers._truncated import (
-    TruncatedMoments,
     match_moments,
     truncated_mode,
     truncated_moments,
@@ -150,10 +149,10 @@ class TruncatedGaussian(QuadraticUnits, IntervalUnits):
         return (self.linear, self.quadratic)
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        return self._find_moments(B, A, theta).log_mass
+        return truncated_moments(*self._find_slopes(B, A, theta)).log_mass
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        moments = self._find_moments(B, A, theta)
+        moments = truncated_moments(*self._find_slopes(B, A, theta))
         return Moments(moments.mean, moments.variance)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
@@ -174,12 +173,10 @@ class TruncatedGaussian(QuadraticUnits, IntervalUnits):
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
         mean, minus_half_square = expected
-        matched = match_moments(mean, -2 * minus_half_square, *self.interval.bounds(mean), self.linear.dtype)
-        self.linear.copy_(matched.slope)
-        self.quadratic.copy_(matched.curvature)
+        bounds = self.interval.bounds(mean)
+        slope, curvature = match_moments(mean, -2 * minus_half_square, *bounds, self.linear.dtype)
+        self.linear.copy_(slope)
+        self.quadratic.copy_(curvature)
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x), f"values in {self.interval}"
-
-    def _find_moments(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> TruncatedMoments:
-        return truncated_moments(*self._find_slopes(B, A, theta))

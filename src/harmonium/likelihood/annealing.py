@@ -24,7 +24,7 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fitte
 _PILOT_SWEEPS = 100  # a tenth of the default annealing, which they must not outweigh
 _REPLICAS = 10  # of tempered chains: the default of ``Tempering``
 _BLOCK = 4  # temperatures of a recording, which shares what they read; more of them take longer to record
-_CLIMB = 30  # sweeps to a local mode at most; units of two values seldom take ten
+CLIMB_SWEEPS = 30  # sweeps to a local mode at most; units of two values seldom take ten
 _ENOUGH = 0.5  # effective runs of all runs, below which the standard error is too small (docs/decisions/0007)
 _MISSED = 0.05  # reverse runs of all runs that may be heavier than every forward run
 
@@ -107,7 +107,10 @@ def ais(
         if weights is not None:
             weights = weights.to(target.device)
             visible, weights = visible[weights > 0], weights[weights > 0]
-    base = _fit_base(machine, fill_hidden(target, visible, generator).states, weights)
+    # Independent units with the (weighted) marginal moments of the states.
+    filled = fill_hidden(target, visible, generator).states
+    fitted = [fitted_layer(layer, x, weights) for layer, x in zip(machine.layers, filled, strict=True)]
+    base = machine.hamiltonian().with_layers(fitted)
     log_base = base.log_partition_of_independent()
 
     def anneal(start: States | None = None) -> tuple[Tensor, States]:
@@ -216,8 +219,8 @@ def anneal_chains(
         if graph.inner and fields is None:  # whose units may be drawn one after the other
             pairs = zip(cold.thetas, target.thetas, strict=True)
             thetas = tuple(half_steps.between(ends, betas[1]) for ends in pairs)
-            there = replace(target, thetas=thetas, beta=betas[1])
-            steps = half_steps.walk(there, states, parts, generator)
+            at_next = replace(target, thetas=thetas, beta=betas[1])
+            steps = half_steps.walk(at_next, states, parts, generator)
         for part, in_turn in steps:
             l = part.layer
             if in_turn is not None:
@@ -234,11 +237,11 @@ def anneal_chains(
 
     end = Annealed(torch.zeros(len(states[0]), dtype=torch.float64, device=target.device), list(states))
     recorded = pays(target.device, len(betas) - 1)
-    alone = (len(betas) - 1) % _BLOCK if recorded else len(betas) - 1
-    for now, following in pairwise(betas[: alone + 1]):
+    unrecorded = (len(betas) - 1) % _BLOCK if recorded else len(betas) - 1
+    for now, following in pairwise(betas[: unrecorded + 1]):
         end = move(end, (now, following), following - now)
     if recorded:
-        end = _anneal_recorded(move, end, betas[alone:], generator)
+        end = _anneal_recorded(move, end, betas[unrecorded:], generator)
     return end.log_weights, end.states
 
 
@@ -277,12 +280,6 @@ def _anneal_recorded(
     return end
 
 
-def _fit_base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> Hamiltonian:
-    """Returns independent units with the (weighted) marginal moments of the states."""
-    layers = [fitted_layer(layer, x, weights) for layer, x in zip(machine.layers, states, strict=True)]
-    return machine.hamiltonian().with_layers(layers)
-
-
 def _mix(hamiltonian: Hamiltonian, states: States, generator: torch.Generator) -> States:
     """Returns chains after the sweeps of a pilot run."""
     chains = KernelState(states, 0)
@@ -304,7 +301,7 @@ def draw_likely_modes(
     replicas = tempering.init(hamiltonian, few, generator, sweeps)
     tempered = run_kernel(hamiltonian, tempering, replicas, sweeps, generator).memory.states
     modes = [torch.cat(layer) for layer in zip(*others, tempered, noise, strict=True)]
-    climb(hamiltonian, modes, hamiltonian.graph.backwards, _CLIMB)
+    climb(hamiltonian, modes, hamiltonian.graph.backwards, CLIMB_SWEEPS)
     states = torch.cat([modes[l] for l in hamiltonian.graph.unsummed], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)
     weight = -hamiltonian.free_energy(modes, hamiltonian.graph.summed) - copies[which].log()

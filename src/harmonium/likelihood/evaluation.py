@@ -124,8 +124,8 @@ def evaluate(
     Examples:
         >>> import harmonium as hm
         >>> machine, X = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)]), hm.data.bars_and_stripes()
-        >>> found = hm.likelihood.evaluate(machine, X)
-        >>> found.log_partition.standard_error, found.mean < found.independent < 0
+        >>> scores = hm.likelihood.evaluate(machine, X)
+        >>> scores.log_partition.standard_error, scores.mean < scores.independent < 0
         (0.0, True)
     """
     rows = read_rows(machine, X)
@@ -148,7 +148,7 @@ def evaluate(
             "below it as far as ln Z is right"
         )
     zero = torch.zeros(len(rows), dtype=torch.float64, device="cpu")
-    added, added_alone = (zero if offset is None else offset(each) for each in (machine, alone))
+    added, added_alone = (zero if offset is None else offset(model) for model in (machine, alone))
     chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
     values, simplest = list[Tensor](), list[Tensor]()
     for v in chunks:

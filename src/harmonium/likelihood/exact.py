@@ -70,8 +70,8 @@ def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, condition_
     hamiltonian = machine.hamiltonian(forbidden=True).to(torch.float64)
     layers = machine.check_condition(condition_on)
     rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
-    given = hamiltonian.observe_only(layers, rows)
-    return log_weights(hamiltonian, rows) - _log_normalisers(hamiltonian, given)
+    conditions = hamiltonian.observe_only(layers, rows)
+    return log_weights(hamiltonian, rows) - _log_normalisers(hamiltonian, conditions)
 
 
 def _log_normalisers(hamiltonian: Hamiltonian, rows: Tensor | None = None) -> Tensor:

@@ -42,5 +42,5 @@ def score_separate(alone: BoltzmannMachine, rows: Tensor) -> list[Tensor]:
         layer = alone.layers[l]
         shown, x = layer.observed(x, "rows")
         log_p = layer.log_conditional(x, torch.zeros_like(x), hamiltonian.thetas[l])
-        scores.append(torch.where(shown[:, :: layer.width // layer.n_units], log_p, 0.0).double().sum(1))
+        scores.append(torch.where(shown[:, :: layer.columns_per_unit], log_p, 0.0).double().sum(1))
     return scores

@@ -107,12 +107,12 @@ def unit_log_probabilities(machine: BoltzmannMachine, X: Numbers, layer: int) ->
         )
     X = machine.visible_rows(X, "X", dtype=torch.float64)
     hamiltonian, kind = machine.hamiltonian().to(torch.float64), machine.layers[layer]
-    found = X.new_empty(len(X), kind.n_units, len(kind.values()))
+    log_p = X.new_empty(len(X), kind.n_units, len(kind.values()))
     for rows in torch.split(torch.arange(len(X), device=X.device), _ROWS):
         present = _Present.of(hamiltonian, X[rows])
         for row, unit in present.list_pairs(layer):
-            found[rows[row], unit] = present.weigh_units(layer, row, unit).log_softmax(1)
-    return found
+            log_p[rows[row], unit] = present.weigh_units(layer, row, unit).log_softmax(1)
+    return log_p
 
 
 def missing_pseudo_likelihood(machine: BoltzmannMachine) -> str | None:
@@ -158,15 +158,15 @@ def predictive_log_score(
     parts = []
     for rows in torch.split(v, _ROWS):
         states, asked = hamiltonian.split(rows), {}
-        held = list(states)
+        observed = list(states)
         for l in machine.visible:
             layer, x = machine.layers[l], states[l]
             drawn = _random.uniform((len(x), layer.n_units), generator, torch.float64) < fraction
             seen = ~layer.by_unit(x)[..., 0].isnan()
             asked[l] = drawn.to(seen.device) & seen
             free = (asked[l] | ~seen).repeat_interleave(layer.columns_per_unit, 1)
-            held[l] = x.masked_fill(free, torch.nan)
-        known = hamiltonian.visible_states(held)
+            observed[l] = x.masked_fill(free, torch.nan)
+        known = hamiltonian.visible_states(observed)
         solution = naive(machine, known, known, tolerance=_TOLERANCE, max_sweeps=_SWEEPS)
         total = rows.new_zeros(len(rows), dtype=torch.float64)
         for l, units in asked.items():
@@ -250,8 +250,8 @@ class _Present(NamedTuple):
         # What every state weighs but for the hidden layers, (pairs, states).
         alone = layer.unit_log_weights(values.repeat(1, layer.n_units), hamiltonian.thetas[l]).t()[unit]
         alone = (alone + layer.by_unit(self.fields[l])[row, unit] @ values.t()).double()
-        places = unit.unsqueeze(-1) * columns + torch.arange(columns, device=unit.device)
-        hidden = [(h, self.fields[h][row], J[places]) for h, J in self.find_hidden(l)]
+        columns_of_unit = unit.unsqueeze(-1) * columns + torch.arange(columns, device=unit.device)
+        hidden = [(h, self.fields[h][row], J[columns_of_unit]) for h, J in self.find_hidden(l)]
         log_weights = []
         for step in range(states):  # the state that is there, then the others
             state = (digit + step) % states

@@ -13,12 +13,12 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import climb
+from harmonium.likelihood.annealing import CLIMB_SWEEPS
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, require_distribution
 from harmonium.meanfield import DampingLike, Landscape, Plefka, Point, landscape, solve
 
 _NOISE = 50  # starts beside those of data: solutions that no row flows to are parts of Z too
 _FINER = 10  # than ``resolution``, for machines so wide that one unit hardly moves the mean over all
-_CLIMB = 30  # sweeps to a local mode at most; units of two values seldom take ten
 # On 300 small machines (tests/campaigns/tap.py) no error above a nat is without a doubt at these:
 _SHARE = 0.1  # of the starts that do not converge, or of the sum in what is doubtful
 _MARGIN = 0.1  # to the end of the expansion, or of the stability of a solution
@@ -99,7 +99,7 @@ def tap_log_partition(
     if starts.dim() == 2 and rows and starts.shape[1] == machine.visible_width:  # others landscape refuses
         starts = torch.cat([starts, hamiltonian.visible_states(noise)])
     exacter = deepcopy(machine).double()
-    found = landscape(
+    tap_landscape = landscape(
         exacter,
         starts,
         solver=solver,
@@ -109,45 +109,45 @@ def tap_log_partition(
         damping=damping,
         max_sweeps=max_sweeps,
     )
-    weights = torch.where(found.admissible, -found.free_energies, -inf)
-    seen = torch.unique(found.basin[:rows])
+    weights = torch.where(tap_landscape.admissible, -tap_landscape.free_energies, -inf)
+    seen = torch.unique(tap_landscape.basin[:rows])
     of_data = weights[seen[seen >= 0]]
     of_data = of_data[of_data > -inf]
-    doubts = [*found.doubts, *_list_doubts(found)]
-    if bool(found.admissible.any()):
+    doubts = [*tap_landscape.doubts, *_list_doubts(tap_landscape)]
+    if bool(tap_landscape.admissible.any()):
         doubts += [
-            *_compare_orders(exacter.hamiltonian(), found, order),
+            *_compare_orders(exacter.hamiltonian(), tap_landscape, order),
             *_compare_states(hamiltonian, noise, weights),
         ]
     for doubt in doubts:
         _checks.warn(f"log_partition: {doubt}", RuntimeWarning)
     return TapPartition(
-        float(weights.logsumexp(0)) if bool(found.admissible.any()) else nan,
+        float(weights.logsumexp(0)) if bool(tap_landscape.admissible.any()) else nan,
         float(of_data.mean()),
         float(of_data.std(correction=0)) if len(of_data) else nan,
-        len(found.counts),
-        float((found.basin >= 0).double().mean()),
-        int(found.admissible.sum()),
+        len(tap_landscape.counts),
+        float((tap_landscape.basin >= 0).double().mean()),
+        int(tap_landscape.admissible.sum()),
         tuple(doubts),
     )
 
 
-def _list_doubts(found: Landscape) -> list[str]:
+def _list_doubts(tap_landscape: Landscape) -> list[str]:
     """Lists what starts and solutions tell against the sum: too few, or at the end of the expansion."""
-    starts, lost = len(found.basin), int((found.basin < 0).sum())
+    starts, lost = len(tap_landscape.basin), int((tap_landscape.basin < 0).sum())
     doubts = {
         f"{lost} of {starts} starts did not converge, and solutions that they lead to are missing; try "
         "damping=0.9 and more sweeps": lost > _SHARE * starts
     }
-    if bool(found.admissible.any()):
-        shares = torch.where(found.admissible, -found.free_energies, -inf).softmax(0)
-        once = float(shares[found.counts == 1].sum())
+    if bool(tap_landscape.admissible.any()):
+        shares = torch.where(tap_landscape.admissible, -tap_landscape.free_energies, -inf).softmax(0)
+        once = float(shares[tap_landscape.counts == 1].sum())
         doubts[
             f"solutions that one start alone has found carry {once:.0%} of the sum, so that others like them "
             "are probably missing; give more starts"
         ] = once > _SHARE
-        if found.solutions.plefka is not None and found.solutions.stability is not None:
-            margin = torch.minimum(1 - found.solutions.plefka, found.solutions.stability)
+        if tap_landscape.solutions.plefka is not None and tap_landscape.solutions.stability is not None:
+            margin = torch.minimum(1 - tap_landscape.solutions.plefka, tap_landscape.solutions.stability)
             doubts[
                 "solutions that carry the sum are at the edge of stability or of Plefka's condition, where "
                 "higher orders of the expansion count"
@@ -155,32 +155,33 @@ def _list_doubts(found: Landscape) -> list[str]:
     return [doubt for doubt, holds in doubts.items() if holds]
 
 
-def _compare_orders(hamiltonian: Hamiltonian, found: Landscape, order: int) -> list[str]:
+def _compare_orders(hamiltonian: Hamiltonian, tap_landscape: Landscape, order: int) -> list[str]:
     """Returns a doubt where another order of the expansion moves the solutions that carry the sum.
 
     Orders 1 and 2 are compared with the next, 3 with order 2; the third is of units with two values.
     """
     other = {1: 2, 2: 3, 3: 2}[order]
-    if found.solutions.plefka is None or (
+    if tap_landscape.solutions.plefka is None or (
         other == 3 and not all(layer.two_values for layer in hamiltonian.layers)
     ):
         return []
-    kept, shares = found.solutions.take(found.admissible), (-found.free_energies[found.admissible]).softmax(0)
-    point = Point(kept.means, kept.variances, kept.fields, kept.curvatures, [])
+    solutions = tap_landscape.solutions.take(tap_landscape.admissible)
+    shares = (-solutions.free_energy).softmax(0)
+    point = Point(solutions.means, solutions.variances, solutions.fields, solutions.curvatures, [])
     moved = solve(Plefka(hamiltonian, other), point, tolerance=1e-6, damping="adaptive").free_energy
-    nats = float(shares @ (moved - kept.free_energy).abs())
+    nats = float(shares @ (moved - solutions.free_energy).abs())
     most = _BOUND if order == 1 else _NATS
     return [f"order {other} of the expansion moves the value by {nats:.2g} nats"] if nats > most else []
 
 
 def _compare_states(hamiltonian: Hamiltonian, states: States, weights: Tensor) -> list[str]:
     """Returns a doubt where local modes near noise have more weight than all solutions: a bound on ln Z."""
-    kept = hamiltonian.graph.unsummed
-    if not all(hamiltonian.layers[l].discrete for l in kept):
+    unsummed = hamiltonian.graph.unsummed
+    if not all(hamiltonian.layers[l].discrete for l in unsummed):
         return []
     modes = [x.clone() for x in states]
-    climb(hamiltonian, modes, hamiltonian.graph.backwards, _CLIMB)
-    _, first = np.unique(torch.cat([modes[l] for l in kept], -1).cpu().numpy(), axis=0, return_index=True)
+    climb(hamiltonian, modes, hamiltonian.graph.backwards, CLIMB_SWEEPS)
+    _, first = np.unique(torch.cat([modes[l] for l in unsummed], -1).cpu().numpy(), axis=0, return_index=True)
     weight = -hamiltonian.free_energy([x[first] for x in modes], hamiltonian.graph.summed)
     bound = float(weight.logsumexp(0))
     if not bound > float(weights.logsumexp(0)) + _NATS:

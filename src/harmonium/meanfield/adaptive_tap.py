@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import final
 
@@ -22,7 +23,7 @@ class AdaTAP(Scheme):
 
         A₁ = -T_ii / (1 + D T_ii)        B₁ = ((T g)_i - T_ii g_i) / (1 + D T_ii)
 
-    which loses no digits as D goes to 0: a saturated unit has a small D, a held one D = 0 and g its value.
+    which loses no digits as D goes to 0: a saturated unit has a small D, a clamped one D = 0 and g its value.
     """
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:
@@ -63,20 +64,17 @@ class AdaTAP(Scheme):
         for l in range(len(point.means)):
             a, c, field, curvature = (part[l] for part in point[:4])
             exponent = 0.5 * curvature * (a.square() + c) - field * a  # entropy has ψ together with this
-            unit, held = 0.5 * units[l] - exponent, self.hamiltonian.mask(l)
-            if held is not None:
-                unit = unit.masked_fill(held, 0.0)
+            unit, clamped = 0.5 * units[l] - exponent, self.hamiltonian.mask(l)
+            if clamped is not None:
+                unit = unit.masked_fill(clamped, 0.0)
             total = total + self.entropy(l, point) + unit.sum(-1, dtype=torch.float64)
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
     def covariances(self, edge: int, point: Point, weight: Tensor) -> Tensor:
         """Returns the weighted covariances under the Gaussian, (width_l, width_m)."""
         D, g, _, _ = self._concatenate(point)
-        used = torch.nonzero(weight).squeeze(-1)
         total = torch.zeros_like(self._J)
-        for chunk in self._chunk(len(used)):
-            rows = used[chunk]
-            gaussian = _Gaussian(self._couple(rows), D[rows], g[rows], self._width)
+        for rows, gaussian in self._list_gaussians(D, g, torch.nonzero(weight).squeeze(-1)):
             total += (weight[rows].view(-1, 1, 1) * gaussian.covariance()).sum(0)
         return self._take_block(total, *self.hamiltonian.graph.edges[edge])
 
@@ -86,17 +84,11 @@ class AdaTAP(Scheme):
         block = joined[self._span[outer], self._span[inner]]
         return block if outer == l else block.t()
 
-    @property
-    def _width(self) -> int:
-        """Counts the units of the outer colour, which come first wherever all units stand in one row."""
-        return self._J.shape[0]
-
     def _react(self, point: Point) -> tuple[list[Tensor], list[Tensor]]:
         """Returns B₁ and A₁ that the Gaussian asks for, NaN where it has no normaliser."""
         D, g, _, _ = self._concatenate(point)
         fields, curvatures = torch.empty_like(D), torch.empty_like(D)
-        for rows in self._chunk(len(D)):
-            gaussian = _Gaussian(self._couple(rows), D[rows], g[rows], self._width)
+        for rows, gaussian in self._list_gaussians(D, g):
             slack = 1 + D[rows] * gaussian.diagonal
             curvatures[rows] = -gaussian.diagonal / slack
             fields[rows] = (gaussian.reply - gaussian.diagonal * g[rows]) / slack
@@ -104,11 +96,8 @@ class AdaTAP(Scheme):
 
     def _sum_gaussian_terms(self, D: Tensor, g: Tensor) -> Tensor:
         """Returns ½ g·T g - ½ ln det(1 - D^½ J D^½), (batch,), float64."""
-        parts = []
-        for rows in self._chunk(len(D)):
-            gaussian = _Gaussian(self._couple(rows), D[rows], g[rows], self._width)
-            parts.append(0.5 * (gaussian.energy - gaussian.log_determinant).double())
-        return torch.cat(parts)
+        gaussians = (gaussian for _, gaussian in self._list_gaussians(D, g))
+        return torch.cat([0.5 * (part.energy - part.log_determinant).double() for part in gaussians])
 
     def _concatenate(self, point: Point) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Returns D, g, B and A of all units, outer colour first: (batch, units)."""
@@ -122,18 +111,17 @@ class AdaTAP(Scheme):
         parts = dict(zip(self._order, torch.split(x, widths, -1), strict=True))
         return [parts[l].contiguous() for l in range(len(parts))]
 
-    def _couple(self, rows: Tensor) -> Tensor:
-        """Returns β J of some rows, (rows or 1, outer, inner)."""
-        beta = self.hamiltonian.beta
-        if isinstance(beta, float):
-            return self._J.unsqueeze(0) * beta
-        return self._J * (beta[rows] if beta.dim() else beta).view(-1, 1, 1)
-
-    def _chunk(self, rows: int) -> tuple[Tensor, ...]:
-        """Returns the indices of rows in chunks whose matrices fit the memory."""
+    def _list_gaussians(
+        self, D: Tensor, g: Tensor, indices: Tensor | None = None
+    ) -> Iterator[tuple[Tensor, _Gaussian]]:
+        """Yields chunks of rows, of all or of these, whose matrices fit the memory, with their Gaussians."""
         outer, inner = self._J.shape
         size = max(1, _ELEMENTS // max(1, inner * (outer + 3 * inner)))
-        return torch.split(torch.arange(rows, device=self._J.device), size)
+        indices = torch.arange(len(D), device=D.device) if indices is None else indices
+        for rows in torch.split(indices, size):
+            beta = torch.as_tensor(self.hamiltonian.beta, dtype=D.dtype, device=D.device)
+            J = self._J * (beta[rows] if beta.dim() else beta).view(-1, 1, 1)
+            yield rows, _Gaussian(J, D[rows], g[rows])
 
 
 class _Gaussian:
@@ -146,7 +134,8 @@ class _Gaussian:
         log_determinant: ln det(1 - D^½ J D^½), (rows,).
     """
 
-    def __init__(self, J: Tensor, D: Tensor, g: Tensor, width: int) -> None:
+    def __init__(self, J: Tensor, D: Tensor, g: Tensor) -> None:
+        width = J.shape[-2]  # units of the outer colour, which come first
         outer, inner = D[:, :width], D[:, width:]
         self._J, self._outer, self._root = J, outer, inner.sqrt()
         Q = (J.mT * outer.unsqueeze(1)) @ J

@@ -48,7 +48,6 @@ def solve(
         The solution. No row is ever NaN: one that leaves the region where its real units have a normaliser
         keeps its last point inside, and its status says so.
     """
-    check_settings(tolerance, damping, max_sweeps)
     points, ends = [], []
     for part, point, status, sweeps in _solve_blocks(scheme, start, tolerance, damping, max_sweeps):
         points.append(point._replace(messages=[]))
@@ -67,7 +66,6 @@ def iterate(
     Returns:
         The point, which a later call may start from, and status and sweeps, each (batch,).
     """
-    check_settings(tolerance, damping, max_sweeps)
     solved = [rest for _, *rest in _solve_blocks(scheme, start, tolerance, damping, max_sweeps)]
     points, status, sweeps = zip(*solved, strict=True)
     return join_rows(points), torch.cat(status), torch.cat(sweeps)
@@ -77,13 +75,14 @@ def _solve_blocks(
     scheme: Scheme, start: Tensor | Point, tolerance: float, damping: DampingLike, max_sweeps: int
 ) -> Iterator[tuple[Scheme, Point, Tensor, Tensor]]:
     """Solves rows in blocks that stay in the cache, each to its end: scheme, point, status and sweeps."""
+    check_settings(tolerance, damping, max_sweeps)
     first = start.means[0] if isinstance(start, Point) else start
     rows, size = len(first), len(first)
     if first.device.type == "cpu":
         widest = max(layer.width for layer in scheme.hamiltonian.layers)
         size = max(1, min(size, _BLOCK // widest))
-    for place in range(0, rows, size):
-        block = slice(place, place + size)
+    for first_row in range(0, rows, size):
+        block = slice(first_row, first_row + size)
         part = scheme if size >= rows else scheme.take(block)
         point = start.take(block).copy() if isinstance(start, Point) else part.begin(start[block])
         yield part, *_iterate(part, point, tolerance, damping, max_sweeps)
@@ -107,7 +106,7 @@ def _iterate(
     sweeps = torch.full((rows,), max_sweeps, device=device)
     active = torch.arange(rows, device=device)
     ended = torch.zeros(rows, dtype=torch.bool, device=device)
-    ends: list[tuple[Tensor, Tensor, Tensor]] = []  # places, status and sweeps of the rows that have left
+    ends: list[tuple[Tensor, Tensor, Tensor]] = []  # index, status and sweeps of the rows that have left
     current = point
     rate: Damping = 0.0 if damping == "adaptive" else float(damping)
     last: Tensor | None = None
@@ -124,8 +123,8 @@ def _iterate(
         if behind:
             moved = moved.where(~rests, current)
         elif bool(rests.any()):
-            place = rests.nonzero().squeeze(-1)
-            moved.put(place, current.take(place))
+            resting = rests.nonzero().squeeze(-1)
+            moved.put(resting, current.take(resting))
         if behind or bool(fresh.any()):
             reason = torch.where(lost, int(Status.UNBOUNDED), int(Status.CONVERGED))
             status, sweeps = torch.where(fresh, reason, status), torch.where(fresh, number, sweeps)
@@ -140,9 +139,9 @@ def _iterate(
         if gone == len(active):
             break
         if gone * _CROWD >= len(active) or (not behind and bool(lost.any())):
-            rest, place = _device.split_indices(ended, gone)
-            point.put(active[place], current.take(place))
-            ends.append((active[place], status[place], sweeps[place]))
+            rest, left = _device.split_indices(ended, gone)
+            point.put(active[left], current.take(left))
+            ends.append((active[left], status[left], sweeps[left]))
             active, ended, status, sweeps = active[rest], ended[rest], status[rest], sweeps[rest]
             scheme, current = scheme.take(rest), current.take(rest)
             rate = rate if isinstance(rate, float) else rate[rest]
@@ -150,8 +149,10 @@ def _iterate(
     if len(active) == rows:
         return current, status, sweeps
     point.put(active, current)
-    places, status, sweeps = (torch.cat(parts) for parts in zip(*ends, (active, status, sweeps), strict=True))
-    order = places.argsort()
+    indices, status, sweeps = (
+        torch.cat(parts) for parts in zip(*ends, (active, status, sweeps), strict=True)
+    )
+    order = indices.argsort()
     return point, status[order], sweeps[order]
 
 

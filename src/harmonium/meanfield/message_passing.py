@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium.layers import Moments, Theta
 from harmonium.machine import Hamiltonian
-from harmonium.meanfield.scheme import Damping, Point, Scheme, check_no_inner, check_scalar
+from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
 
 
 class _Side(NamedTuple):
@@ -33,7 +33,11 @@ class RelaxedBP(Scheme):
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         check_scalar(hamiltonian, "relaxed belief propagation")
-        check_no_inner(hamiltonian, "relaxed belief propagation")
+        if hamiltonian.graph.inner:
+            raise ValueError(
+                "machine: expected no edges within a layer for relaxed belief propagation, received "
+                f"{hamiltonian.graph.edges}"
+            )
         super().__init__(hamiltonian)
 
     def begin(self, start: Tensor) -> Point:
@@ -51,8 +55,8 @@ class RelaxedBP(Scheme):
             B[l], A[l] = self._collect(l, a[l], messages)
             a[l], c[l] = self.moments(l, B[l], A[l])
             for side, field, curvature in self._list_cavities(l, B[l], A[l], messages):
-                for place, new in enumerate(self._tell(l, a[l], field, curvature), side.outgoing):
-                    messages[place] = new + keep * (messages[place] - new)
+                for index, new in enumerate(self._find_messages(l, a[l], field, curvature), side.outgoing):
+                    messages[index] = new + keep * (messages[index] - new)
         return Point(a, c, B, A, messages)
 
     def free_energy(self, point: Point) -> Tensor:
@@ -62,8 +66,10 @@ class RelaxedBP(Scheme):
         with another clamped unit.
         """
         layers = range(len(self.hamiltonian.layers))
-        held = [self.hamiltonian.mask(l) for l in layers]
-        pairs = [torch.zeros_like(x) if m is None else x * m for x, m in zip(point.means, held, strict=True)]
+        clamped = [self.hamiltonian.mask(l) for l in layers]
+        pairs = [
+            torch.zeros_like(x) if m is None else x * m for x, m in zip(point.means, clamped, strict=True)
+        ]
         total = self.hamiltonian.beta_times(self.hamiltonian.coupling_energy(pairs))
         for l in layers:
             B, A = self._collect(l, point.means[l], point.messages)
@@ -71,9 +77,9 @@ class RelaxedBP(Scheme):
             total = total + whole.sum(-1, dtype=torch.float64)
             for side, field, curvature in self._list_cavities(l, B, A, point.messages):
                 edge = whole.unsqueeze(1) - self._log_partition(l, point.means[l], field, curvature)
-                theirs = held[side.neighbour]
-                if theirs is not None:
-                    edge = edge.masked_fill(theirs.unsqueeze(-1), 0.0)
+                neighbour_clamped = clamped[side.neighbour]
+                if neighbour_clamped is not None:
+                    edge = edge.masked_fill(neighbour_clamped.unsqueeze(-1), 0.0)
                 total = total - 0.5 * edge.sum((-1, -2), dtype=torch.float64)
         return -torch.where(torch.isfinite(total), total, self.first_order(point))
 
@@ -116,25 +122,27 @@ class RelaxedBP(Scheme):
             curvature = A.unsqueeze(1) + (side.J.square() * messages[side.incoming + 1]).mT
             yield side, field, curvature
 
-    def _tell(self, l: int, a: Tensor, B: Tensor, A: Tensor) -> Moments:
-        """Returns the moments that every neighbour hears, (batch, width_k, width_l): values if held."""
-        told = self.hamiltonian.layers[l].moments(B, A, self._theta(l, B))
-        held = self.hamiltonian.mask(l)
-        if held is None:
-            return told
-        held = held.unsqueeze(1)
-        return Moments(torch.where(held, a.unsqueeze(1), told.mean), told.variance.masked_fill(held, 0.0))
+    def _find_messages(self, l: int, a: Tensor, B: Tensor, A: Tensor) -> Moments:
+        """Returns the moments sent to a neighbour, (batch, width_k, width_l): values of clamped units."""
+        moments = self.hamiltonian.layers[l].moments(B, A, self._theta(l, B))
+        clamped = self.hamiltonian.mask(l)
+        if clamped is None:
+            return moments
+        clamped = clamped.unsqueeze(1)
+        return Moments(
+            torch.where(clamped, a.unsqueeze(1), moments.mean), moments.variance.masked_fill(clamped, 0.0)
+        )
 
     def _log_partition(self, l: int, x: Tensor, B: Tensor, A: Tensor) -> Tensor:
-        """Returns ψ(B, A) of every unit, ln of the weight of held ones: (batch, [width_k,] width_l)."""
+        """Returns ψ(B, A) of every unit, ln of the weight of clamped ones: (batch, [width_k,] width_l)."""
         layer, theta = self.hamiltonian.layers[l], self._theta(l, B)
-        held = self.hamiltonian.mask(l)
+        clamped = self.hamiltonian.mask(l)
         value = layer.log_partition(B, A, theta)
-        if held is None:
+        if clamped is None:
             return value
         if B.dim() == 3:
-            held, x = held.unsqueeze(1), x.unsqueeze(1)
-        return torch.where(held, layer.unit_log_weights(x, theta), value)
+            clamped, x = clamped.unsqueeze(1), x.unsqueeze(1)
+        return torch.where(clamped, layer.unit_log_weights(x, theta), value)
 
     def _theta(self, l: int, B: Tensor) -> Theta:
         """Returns natural parameters beside B, which may have a dimension for the receivers of messages."""

@@ -36,15 +36,17 @@ class Plefka(Scheme):
 
     def __init__(self, hamiltonian: Hamiltonian, order: int = 2) -> None:
         order = _checks.positive_int(order, "order")
-        super().__init__(hamiltonian, uses_variances=order > 1)
-        self.order = order
+        super().__init__(hamiltonian)
+        self.order, self.uses_variances = order, order > 1
         if order > 3:
             raise ValueError(f"order: expected 1, 2 or 3, received {order}")
         layers = hamiltonian.layers
         # J² negative, so that a product with variances is A at once.
         edges = zip(hamiltonian.graph.edges, hamiltonian.J, strict=True) if order > 1 else ()
         squares = [_square_couplings(layers[l], layers[m], J).neg_() for (l, m), J in edges]
-        self._patterns = [None if each is None else each.squared() for each in hamiltonian.graph.patterns]
+        self._patterns = [
+            None if pattern is None else pattern.squared() for pattern in hamiltonian.graph.patterns
+        ]
         self._powers = {2: squares} if order > 1 else {}
         self._states: list[tuple[float, float]] = []
         if order > 2:
@@ -63,13 +65,14 @@ class Plefka(Scheme):
             field = self.hamiltonian.field(l, a)
             curvature: Tensor | float = 0.0
             if self.order > 1:
-                block = self.sum_neighbours(l, 2, self._cumulants(2, a, c))
+                block = self.sum_neighbours(l, 2, lambda m: self.find_cumulant(2, m, a, c))
                 field = _add_times(field, layer, block, a[l])  # Onsager's reaction: A a, with A = -Σ J² c'
                 curvature = _take_diagonals(layer, block)
             if self.order > 2:
                 low, high = self._states[l]
                 slope = (low + high - 2 * a[l]).square() - 2 * (a[l] - low) * (high - a[l])  # ∂κ/∂a
-                field = field + slope * self.sum_neighbours(l, 3, self._cumulants(3, a, c)) / 6
+                thirds = self.sum_neighbours(l, 3, lambda m: self.find_cumulant(3, m, a, c))
+                field = field + slope * thirds / 6
             if damped:
                 field = torch.lerp(field, B[l], damping)
                 if isinstance(curvature, Tensor):
@@ -146,10 +149,6 @@ class Plefka(Scheme):
         if pattern is not None:
             return pattern.times(x, tensor, transposed)
         return product(x, tensor.t() if transposed else tensor)
-
-    def _cumulants(self, power: int, a: list[Tensor], c: list[Tensor]) -> Callable[[int], Tensor]:
-        """Returns the function from a layer to its cumulants, ``find_cumulant``."""
-        return lambda l: self.find_cumulant(power, l, a, c)
 
     def find_cumulant(self, power: int, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
         """Returns the second cumulants of a layer, in blocks, or the third, κ, of two-state units.

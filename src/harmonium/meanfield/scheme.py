@@ -67,12 +67,15 @@ class Scheme(ABC):
     Args:
         hamiltonian: the machine; natural parameters and β may differ between rows, as (batch, width) and
             (batch, 1).
+
+    Attributes:
         uses_variances: whether the variances enter the equations for the means.
     """
 
-    def __init__(self, hamiltonian: Hamiltonian, uses_variances: bool = True) -> None:
+    uses_variances = True
+
+    def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.hamiltonian = hamiltonian
-        self.uses_variances = uses_variances
 
     def take(self, rows: Tensor | slice) -> Self:
         """Returns the scheme for some of the rows of the batch."""
@@ -104,15 +107,14 @@ class Scheme(ABC):
     def statistics(self, l: int, point: Point) -> Theta:
         """Returns E[t_l] of every row, in the order of ``Layer.natural``, each (batch, width_l)."""
         layer = self.hamiltonian.layers[l]
-        held = self.hamiltonian.mask(l)
-        theta = self.hamiltonian.thetas[l]
+        clamped, theta = self.hamiltonian.mask(l), self.hamiltonian.thetas[l]
         if self.hamiltonian.is_clamped(l):
             return layer.statistics(point.means[l])
-        free = layer.expected_statistics(point.fields[l], point.curvatures[l], theta)
-        if held is None:
-            return free
-        fixed = layer.statistics(point.means[l])
-        return tuple(_device.where(held, x, y) for x, y in zip(fixed, free, strict=True))
+        expected = layer.expected_statistics(point.fields[l], point.curvatures[l], theta)
+        if clamped is None:
+            return expected
+        values = layer.statistics(point.means[l])
+        return tuple(_device.where(clamped, x, y) for x, y in zip(values, expected, strict=True))
 
     def begin(self, start: Tensor) -> Point:
         """Returns the first point: visible means at ``start``, (batch, visible_width), without curvature.
@@ -127,8 +129,8 @@ class Scheme(ABC):
             if hamiltonian.is_clamped(l):
                 means[l] = hamiltonian.apply_clamp(l, means[l])
             else:
-                alone = hamiltonian.mean(l, torch.zeros_like(means[l][:1]))
-                a = torch.where(means[l].isnan(), alone, means[l])
+                without_field = hamiltonian.mean(l, torch.zeros_like(means[l][:1]))
+                a = torch.where(means[l].isnan(), without_field, means[l])
                 means[l] = hamiltonian.apply_clamp(l, a).clone()  # rows are written over in place
             fields[l], variances[l] = torch.zeros_like(means[l]), torch.zeros_like(means[l])
         for l in graph.order:
@@ -144,33 +146,33 @@ class Scheme(ABC):
         """Returns mean and variance of a layer's units, each (batch, width_l); clamped: variance 0."""
         layer, theta = self.hamiltonian.layers[l], self.hamiltonian.thetas[l]
         mean, variance = layer.moments(field, curvature, theta)
-        held = self.hamiltonian.mask(l)
-        if held is not None:
+        clamped = self.hamiltonian.mask(l)
+        if clamped is not None:
             mean = self.hamiltonian.apply_clamp(l, mean)
-            variance = _device.where(held, variance.new_zeros(()), variance)
+            variance = _device.where(clamped, variance.new_zeros(()), variance)
         return mean, variance.contiguous()  # real units give an expanded one, which cannot be written to
 
     def free_layers(self) -> list[int]:
-        """Returns the layers not held whole, those of ``graph.summed`` first: the order of a sweep."""
+        """Returns the layers not clamped whole, those of ``graph.summed`` first: the order of a sweep."""
         order = dict.fromkeys(block.layer for block in self.hamiltonian.graph.backwards)
         return [l for l in order if not self.hamiltonian.is_clamped(l)]
 
     def entropy(self, l: int, point: Point) -> Tensor:
         """Returns Σ over a layer's units of ψ(B, A) - B a + ½ A (a² + c), (batch,), float64.
 
-        Of held units ln of their weight.
+        Of clamped units ln of their weight.
         """
         layer, theta = self.hamiltonian.layers[l], self.hamiltonian.thetas[l]
         a, c, B, A = (part[l] for part in point[:4])
-        held = self.hamiltonian.mask(l)
-        if held is not None:
+        clamped = self.hamiltonian.mask(l)
+        if clamped is not None:
             weight = layer.unit_log_weights(a, theta)
         if self.hamiltonian.is_clamped(l):
             return weight.sum(-1, dtype=torch.float64)
         exponent = 0.5 * A * (a.square() + c) - B * a
         value = layer.log_partition(B, A, theta) + layer.by_unit(exponent).sum(-1)
-        if held is not None:
-            value = _device.where(layer.by_unit(held)[..., 0], weight, value)
+        if clamped is not None:
+            value = _device.where(layer.by_unit(clamped)[..., 0], weight, value)
         return value.sum(-1, dtype=torch.float64)
 
     def first_order(self, point: Point) -> Tensor:
@@ -190,11 +192,3 @@ def check_scalar(hamiltonian: Hamiltonian, purpose: str) -> None:
     for layer in hamiltonian.layers:
         if layer.width != layer.n_units:
             raise ValueError(f"machine: expected units of one column for {purpose}, received {layer}")
-
-
-def check_no_inner(hamiltonian: Hamiltonian, purpose: str) -> None:
-    """Refuses edges within a layer."""
-    if hamiltonian.graph.inner:
-        raise ValueError(
-            f"machine: expected no edges within a layer for {purpose}, received {hamiltonian.graph.edges}"
-        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,49 +24,31 @@ Vector = list[Tensor]
 """Numbers of all units, for each layer (rows, entries_l)."""
 
 
-class Stability(NamedTuple):
-    """Two numbers of every solution.
-
-    Attributes:
-        plefka: Plefka's number, (rows,), float64: the largest eigenvalue of c_i J_ij² c_j, c the variances of
-            single units. Spins all alike have Σ_j J_ij² (1 - m_j²)². From 1 on the expansion in the couplings
-            does not converge, and the point is no approximation of the machine.
-        stability: Smallest eigenvalue of the Hessian of F relative to its blocks of single units, (rows,),
-            float64: 1 without couplings, and 0 or less where the point is no minimum of F.
-    """
-
-    plefka: Tensor
-    stability: Tensor
-
-
 @torch.no_grad()
-def find_stability(hamiltonian: Hamiltonian, point: Point, order: int = 2) -> Stability:
-    """Finds Plefka's number and the stability of solutions (Plefka 1982; FORMULAS §6).
+def with_stability(hamiltonian: Hamiltonian, solution: Solution, order: int) -> Solution:
+    """Returns a solution with Plefka's number and the stability of its rows (Plefka 1982; FORMULAS §6).
 
     Both are largest eigenvalues of a product of couplings and of moments of single units. Lanczos' method
-    finds them for all rows together, by 60 steps of as many products as a sweep has.
+    finds them for all rows together, by 60 steps of as many products as a sweep has. Spins all alike have
+    Plefka's number Σ_j J_ij² (1 - m_j²)².
 
     Args:
-        hamiltonian: the machine that was solved, with what was held.
-        point: its fixed points, one a row.
+        hamiltonian: the machine that was solved, with what was clamped.
+        solution: its fixed points, one a row.
         order: Order of the expansion, 1 to 3.
     """
-    rows = len(point.means[0])
+    point = Point(solution.means, solution.variances, solution.fields, solution.curvatures, [])
     size = max(1, _BLOCK // sum(layer.width * layer.columns_per_unit for layer in hamiltonian.layers))
     parts = []
-    for place in range(0, rows, size):
-        part = slice(place, place + size)
-        parts.append(_judge(hamiltonian.select_rows(part), point.take(part), order))
-    return Stability(*(torch.cat(values) for values in zip(*parts, strict=True)))
+    for first in range(0, len(point.means[0]), size):
+        rows = slice(first, first + size)
+        parts.append(_find_stability(hamiltonian.select_rows(rows), point.take(rows), order))
+    plefka, stability = (torch.cat(values) for values in zip(*parts, strict=True))
+    return solution._replace(plefka=plefka, stability=stability)
 
 
-def with_stability(hamiltonian: Hamiltonian, solution: Solution, order: int) -> Solution:
-    """Returns a solution of the expansion with Plefka's number and the stability of its rows."""
-    point = Point(solution.means, solution.variances, solution.fields, solution.curvatures, [])
-    return solution._replace(**find_stability(hamiltonian, point, order)._asdict())
-
-
-def _judge(hamiltonian: Hamiltonian, point: Point, order: int) -> Stability:
+def _find_stability(hamiltonian: Hamiltonian, point: Point, order: int) -> tuple[Tensor, Tensor]:
+    """Returns Plefka's number and the stability of some rows, each (rows,) float64."""
     scheme = Plefka(hamiltonian, max(order, 2))
     layers = range(len(hamiltonian.layers))
     units = [_Units(scheme, l, point, order) for l in layers]
@@ -91,8 +72,8 @@ def _judge(hamiltonian: Hamiltonian, point: Point, order: int) -> Stability:
     starts = [_random.normal((1, unit.entries), generator, hamiltonian.dtype) for unit in units]
     plefka = _find_largest(join_squares, [unit.square for unit in units], [unit.blocks for unit in units])
     stability = 1 - _find_largest(join, [unit.respond for unit in units], starts)
-    least = torch.stack([unit.slack.amin(-1) for unit in units]).amin(0).double()
-    return Stability(plefka, torch.where(least > 0, stability, torch.minimum(least, stability)))
+    smallest = torch.stack([unit.slack.amin(-1) for unit in units]).amin(0).double()
+    return plefka, torch.where(smallest > 0, stability, torch.minimum(smallest, stability))
 
 
 class _Units:
@@ -173,15 +154,17 @@ class _Units:
         return x.view(*x.shape[:-1], self._layer.n_units, q, q)
 
     def _find_cumulants(self, hamiltonian: Hamiltonian, l: int, point: Point) -> tuple[Tensor, Tensor]:
-        """Returns third and fourth cumulants, by differences of the variance in the field; held units: 0."""
-        c, held = point.variances[l], hamiltonian.mask(l)
+        """Returns third and fourth cumulants, by differences of the variance in the field; 0 if clamped."""
+        c, clamped = point.variances[l], hamiltonian.mask(l)
         theta = tuple(x.double() for x in hamiltonian.thetas[l])
         B, A = point.fields[l].double(), point.curvatures[l].double()
         step = _STEP / c.double().clamp(min=torch.finfo(c.dtype).tiny).sqrt()
         below, here, above = (self._layer.moments(B + k * step, A, theta).variance for k in (-1, 0, 1))
         third = ((above - below) / (2 * step)).to(c.dtype)
         fourth = ((above - 2 * here + below) / step.square()).to(c.dtype)
-        return (third, fourth) if held is None else (third.masked_fill(held, 0), fourth.masked_fill(held, 0))
+        if clamped is not None:
+            third, fourth = third.masked_fill(clamped, 0), fourth.masked_fill(clamped, 0)
+        return third, fourth
 
 
 def _find_largest(
@@ -200,10 +183,7 @@ def _find_largest(
 
     def dot(x: Vector, y: Vector) -> Tensor:
         products = [(p * q).sum(-1, keepdim=True, dtype=torch.float64) for p, q in zip(x, y, strict=True)]
-        total = products[0]
-        for product in products[1:]:
-            total = total + product
-        return total
+        return reduce(torch.add, products)
 
     def scaled(x: Vector, by: Tensor) -> Vector:
         return [part * by.to(part.dtype) for part in x]
@@ -213,7 +193,7 @@ def _find_largest(
     norm = dot(x, image).clamp(min=0).sqrt()
     inverse = torch.where(norm > 0, 1 / norm, 0.0)
     x, image, off = scaled(x, inverse), scaled(image, inverse), torch.zeros_like(norm)
-    diagonal, beside = list[Tensor](), list[Tensor]()
+    diagonal, off_diagonal = list[Tensor](), list[Tensor]()
     for _ in range(min(_STEPS, sum(part.shape[-1] for part in start))):
         y = join(image)
         along = dot(image, y)
@@ -224,14 +204,14 @@ def _find_largest(
         norm = dot(y, image).clamp(min=0).sqrt()
         size = torch.cat([along.abs(), off], -1).amax(-1, keepdim=True)
         off = torch.where(norm > _TINY * size, norm, 0.0)
-        beside.append(off)
+        off_diagonal.append(off)
         inverse = torch.where(off > 0, 1 / off, 0.0)
         x, image = scaled(y, inverse), scaled(image, inverse)
         if not bool((off > 0).any()):
             break
     tridiagonal = torch.diag_embed(torch.cat(diagonal, -1))
     if len(diagonal) > 1:
-        edge = torch.diag_embed(torch.cat(beside[:-1], -1), 1)
+        edge = torch.diag_embed(torch.cat(off_diagonal[:-1], -1), 1)
         tridiagonal = tridiagonal + edge + edge.mT
     # Not eigvalsh, which takes another routine for subclasses of tensors, with other last bits.
     largest: Tensor = torch.linalg.eigh(tridiagonal).eigenvalues[..., -1]

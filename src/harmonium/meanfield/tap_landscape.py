@@ -131,9 +131,9 @@ def landscape(
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     hamiltonian, starts = prepare(machine, X, None)
     processes = as_group(distributed)
-    own = starts[processes.rows(len(starts), "X")]
+    own_starts = starts[processes.rows(len(starts), "X")]
     scheme = Plefka(hamiltonian, order) if solver == "tap" else SOLVERS[solver](hamiltonian)
-    solved = solve(scheme, own, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    solved = solve(scheme, own_starts, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
     whole: Solution = join_rows(processes.all_gather(solved))
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:
@@ -190,11 +190,11 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
     left = torch.arange(rows, device=projected.device)
     while len(left):
         _, cell = torch.unique(cells[left], dim=0, return_inverse=True)
-        mine = left[find_first(cell)[1]][cell]
-        near = measure_distance(left, mine) <= reach
-        leader[left[near]] = mine[near]
+        leader_of_cell = left[find_first(cell)[1]][cell]
+        near = measure_distance(left, leader_of_cell) <= reach
+        leader[left[near]] = leader_of_cell[near]
         left = left[~near]
-    leaders, place = torch.unique(leader, return_inverse=True)
+    leaders, leader_index = torch.unique(leader, return_inverse=True)
     # Slow to import, and only needed here.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -206,12 +206,12 @@ def distinct(points: Sequence[Tensor], resolution: float) -> Tensor:
     graph = coo_array((np.ones(len(joined)), joined.T), shape=(len(leaders), len(leaders)))
     # Components are numbered in the order of their leaders, and a leader is the first of its rows.
     component = connected_components(graph, directed=False)[1]
-    return torch.from_numpy(component).to(place.device, torch.int64)[place]
+    return torch.from_numpy(component).to(leader_index.device, torch.int64)[leader_index]
 
 
 def find_first(group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the groups 0, 1, …, the place where each appears first, and its size."""
     groups, counts = torch.unique(group, return_counts=True)
-    places = torch.arange(len(group), device=group.device)
-    first = torch.full_like(groups, len(group)).scatter_reduce(0, group, places, "amin")
+    indices = torch.arange(len(group), device=group.device)
+    first = torch.full_like(groups, len(group)).scatter_reduce(0, group, indices, "amin")
     return groups, first, counts

@@ -92,14 +92,14 @@ def solution_tree(
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     _, starts = prepare(machine, X, None)
     basin, nodes, numbers = torch.zeros(len(starts), dtype=torch.int64), list[Node](), list[int]()
-    for place in range(len(hamiltonians) - 1, -1, -1):
-        hamiltonian, age = hamiltonians[place], float(ages[place])
+    for index in range(len(hamiltonians) - 1, -1, -1):
+        hamiltonian, age = hamiltonians[index], float(ages[index])
         solution = solve(
             Plefka(hamiltonian, order), starts, tolerance=tolerance, damping="adaptive", max_sweeps=max_sweeps
         )
         group = distinct(solution.means, resolution).cpu()
         groups, first, sizes = find_first(group)
-        if place == len(hamiltonians) - 1:
+        if index == len(hamiltonians) - 1:
             basin, nodes = group, [Node(age, size, ()) for size in sizes.tolist()]
         else:
             nodes = [_join(age, [nodes[i] for i in (group == g).nonzero().flatten()]) for g in groups]

@@ -243,7 +243,7 @@ def unit_log_weights(hamiltonian: Hamiltonian, v: Tensor, layer: int, unit: int)
     kind, states = hamiltonian.layers[layer], hamiltonian.split(v.clone())
     kind.by_unit(states[layer])[:, unit] = torch.nan
     v = hamiltonian.visible_states(states)
-    lacks = v.isnan().sum(1) > kind.width // kind.n_units
+    lacks = v.isnan().sum(1) > kind.columns_per_unit
     if not hamiltonian.graph.independent:
         lacks = torch.ones_like(lacks)
     values = kind.values().to(v)
