@@ -255,10 +255,10 @@ def log_partitions(
     return LadderPartition(partition, values, errors, overlaps, seen, end)
 
 
-def ages_of(kept: Ladder) -> list[float]:
+def ages_of(ladder: Ladder) -> list[float]:
     """Returns the updates of all machines of a ladder, or their numbers; the top has the last rung's."""
-    assert kept.rungs is not None
-    ages = list(map(float, range(len(kept.rungs)))) if kept.ages is None else list(kept.ages)
+    assert ladder.rungs is not None
+    ages = list(map(float, range(len(ladder.rungs)))) if ladder.ages is None else list(ladder.ages)
     return [*ages, ages[-1]]
 
 

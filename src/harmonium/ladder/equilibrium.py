@@ -73,9 +73,12 @@ class Population(NamedTuple):
     def of(cls, hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Population:
         """Returns states, for each layer (rows, width_l), with their free energies."""
         empty = states[0].new_empty(0, 0)
-        kept = [empty if l in hamiltonian.graph.summed else x for l, x in enumerate(states)]
+        unsummed_states = [empty if l in hamiltonian.graph.summed else x for l, x in enumerate(states)]
         return cls(
-            kept, hamiltonian.free_energy(kept, hamiltonian.graph.summed, fields_of(hamiltonian, kept))
+            unsummed_states,
+            hamiltonian.free_energy(
+                unsummed_states, hamiltonian.graph.summed, fields_of(hamiltonian, unsummed_states)
+            ),
         )
 
     def take(self, rows: Tensor | slice) -> Population:
@@ -174,8 +177,8 @@ def equilibrate(
     """
     rounds = 0
 
-    def advance(hamiltonian: Hamiltonian, given: tuple[Rung, States, Population], count: int) -> Any:
-        (rung, chains, reservoir), gaps, accepted = given, list[Tensor](), list[Tensor]()
+    def advance(hamiltonian: Hamiltonian, inputs: tuple[Rung, States, Population], count: int) -> Any:
+        (rung, chains, reservoir), gaps, accepted = inputs, list[Tensor](), list[Tensor]()
         for _ in range(count):
             offered = Exchange.offer(
                 hamiltonian, hamiltonian_of(hamiltonian, rung), chains, reservoir, generator
@@ -191,8 +194,8 @@ def equilibrate(
         while count:
             several = min(_TOGETHER, 1 << count.bit_length() - 1)
             key, step = ("rounds", sweeps, several), partial(advance, count=several)
-            given = rung, chains, reservoir
-            chains, reservoir, *seen = replay_under(hamiltonian, owner, key, step, given, [generator], True)
+            inputs = rung, chains, reservoir
+            chains, reservoir, *seen = replay_under(hamiltonian, owner, key, step, inputs, [generator], True)
             gaps.append(seen[0])
             accepted.append(seen[1])
             count -= several
@@ -347,8 +350,8 @@ class EquilibriumTraining:
         state = replace(state, restart=0, sweeps=state.sweeps + self.sweeps)
         rung, reservoir = state.rungs[-1], state.reservoir
 
-        def judge(hamiltonian: Hamiltonian, given: Any) -> tuple[Exchange, Tensor]:
-            rung, chains, rows, before, reservoir = given
+        def judge(hamiltonian: Hamiltonian, inputs: Any) -> tuple[Exchange, Tensor]:
+            rung, chains, rows, before, reservoir = inputs
             frozen = hamiltonian_of(hamiltonian, rung)
             offered = Exchange.offer(hamiltonian, frozen, [x[rows] for x in chains], reservoir, generator)
             weights = (before - offered.energies[0]).softmax(0)  # of the step of the parameters
@@ -356,12 +359,12 @@ class EquilibriumTraining:
             rate = (weights * offered.gain.clamp(max=0).exp()).sum()
             return offered, torch.stack((size, rate.to(size.dtype)))
 
-        def move(hamiltonian: Hamiltonian, given: Any) -> tuple[States, Population, Tensor, Tensor]:
-            return settings.move(hamiltonian, generator, *given)
+        def move(hamiltonian: Hamiltonian, inputs: Any) -> tuple[States, Population, Tensor, Tensor]:
+            return settings.move(hamiltonian, generator, *inputs)
 
         settings = replace(self)  # a recording that held its owner would keep it alive
-        given: Any = rung, state.chains, state.offering, state.energies, reservoir
-        offered, numbers = replay_under(hamiltonian, self, ("judge",), judge, given, [generator], True)
+        inputs: Any = rung, state.chains, state.offering, state.energies, reservoir
+        offered, numbers = replay_under(hamiltonian, self, ("judge",), judge, inputs, [generator], True)
         size, rate = numbers.tolist()
         seen = {"acceptance": rate, "sample_size": size, "frozen": 0.0}
         least = min(self.freeze, _SOON) if state.since == 0 else LEAST
@@ -371,9 +374,9 @@ class EquilibriumTraining:
         if rate < self.freeze:
             state = self._freeze(hamiltonian, state, parameters, generator)
             return state, {**seen, "frozen": float(not state.restart)}
-        given = offered, state.offering, state.chains, reservoir
+        inputs = offered, state.offering, state.chains, reservoir
         chains, reservoir, offering, energies = replay_under(
-            hamiltonian, self, ("move",), move, given, [generator], True
+            hamiltonian, self, ("move",), move, inputs, [generator], True
         )
         after = replace(
             state,
@@ -486,10 +489,10 @@ class EquilibriumTraining:
         _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
         if not isinstance(state.rungs, list) or not state.rungs:
             raise ValueError("state.rungs: expected frozen machines, received none")
-        number, kept = len(state.chains[0]), hamiltonian.graph.unsummed
+        number, unsummed = len(state.chains[0]), hamiltonian.graph.unsummed
 
         def rows(count: int) -> States:
-            shapes = [(count, x.shape[1]) if l in kept else (0, 0) for l, x in enumerate(state.chains)]
+            shapes = [(count, x.shape[1]) if l in unsummed else (0, 0) for l, x in enumerate(state.chains)]
             return [x.new_zeros(shape) for x, shape in zip(state.chains, shapes, strict=True)]
 
         by_rung = torch.zeros(len(state.rungs), dtype=torch.float64)
@@ -511,7 +514,7 @@ class EquilibriumTraining:
         require_alike(state, expected, "state")
         require_bottom(hamiltonian, state.rungs)
         for name in ("samples", "reservoir"):
-            for l in kept:
+            for l in unsummed:
                 hamiltonian.layers[l].check_rows(getattr(state, name).states[l], f"state.{name}.states[{l}]")
 
 
@@ -538,7 +541,7 @@ def ladder_of(machine: BoltzmannMachine, state: Any, *, seed: int | torch.Genera
     hamiltonian, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
     require_bottom(hamiltonian, state.rungs)
     below = []
-    for rung, kept in zip(state.rungs, state.populations, strict=True):
+    for rung, population in zip(state.rungs, state.populations, strict=True):
         frozen = hamiltonian_of(hamiltonian, rung)
-        below.append(Population.of(frozen, kept).whole(frozen, generator))
+        below.append(Population.of(frozen, population).whole(frozen, generator))
     return Ladder().init(hamiltonian, state.chains, generator, rungs=state.rungs, below=below)

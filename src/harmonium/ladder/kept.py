@@ -124,14 +124,14 @@ class KeptLadder:
         Raises:
             ValueError: a checkpoint of another machine, or a damaged one.
         """
-        kept = state["kept"]
-        if kept is not None:
+        averages = state["kept"]
+        if averages is not None:
             expected = Averages([], [], self._machine, [], 0.0, 0)
-            if isinstance(kept, Averages):
-                rungs = [self._machine] * len(kept.rungs)
-                expected = replace(expected, rungs=rungs, ages=[0.0] * len(rungs), pilots=kept.pilots)
-            require_alike(kept, expected, "KeptLadder")
-        self._state = kept
+            if isinstance(averages, Averages):
+                rungs = [self._machine] * len(averages.rungs)
+                expected = replace(expected, rungs=rungs, ages=[0.0] * len(rungs), pilots=averages.pilots)
+            require_alike(averages, expected, "KeptLadder")
+        self._state = averages
 
     def _start(self, hamiltonian: Hamiltonian, step: int) -> Averages:
         """Returns rungs from independent units to the machine."""
@@ -148,12 +148,12 @@ class KeptLadder:
             pilots = Pilots(hamiltonian_of(average, state.rungs[-1]), state.pilots)
             try:
                 room = most - len(state.rungs)
-                rungs, places, pilots = pilots.reach(average, state.acceptance, room, generator)
+                rungs, positions, pilots = pilots.reach(average, state.acceptance, room, generator)
             except ValueError:
                 state = _thin(state, most)
                 continue
             age = state.ages[-1]
-            ages = [*state.ages, *(age + t * (state.step - age) for t in places)]
+            ages = [*state.ages, *(age + t * (state.step - age) for t in positions)]
             return replace(state, rungs=[*state.rungs, *rungs], ages=ages, pilots=pilots.states)
 
     def _noise(self, hamiltonian: Hamiltonian, step: int) -> torch.Generator:
@@ -167,8 +167,8 @@ def _thin(state: Averages, most: int) -> Averages:
         ValueError: too few are left to drop any.
     """
     number = len(state.rungs)
-    kept = list(range(0, number, 2)) if number % 2 else [0, *range(1, number, 2)]
-    if len(kept) == number:
+    chosen = list(range(0, number, 2)) if number % 2 else [0, *range(1, number, 2)]
+    if len(chosen) == number:
         raise ValueError(
             f"ladder: max_rungs: expected room for more than {most} machines on the way of "
             "this training; allow more, or ask for a lower acceptance"
@@ -181,7 +181,7 @@ def _thin(state: Averages, most: int) -> Averages:
         f"{wider:.2g} in place of {state.acceptance:.2g}",
         RuntimeWarning,
     )
-    rungs, ages = [state.rungs[r] for r in kept], [state.ages[r] for r in kept]
+    rungs, ages = [state.rungs[r] for r in chosen], [state.ages[r] for r in chosen]
     return replace(state, rungs=rungs, ages=ages, acceptance=wider)
 
 

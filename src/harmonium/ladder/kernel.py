@@ -270,12 +270,15 @@ class Ladder(Kernel):
         )
         kept = hamiltonian.graph.unsummed
         offered = [x.index_select(0, partners) if l in kept else x for l, x in enumerate(states)]
-        own, others = (
+        own_weights, other_weights = (
             [at.weigh([x[at.rows] for x in rows], known) for at, known in zip(stretches, seen, strict=True)]
             for rows, seen in ((states, fields), (offered, [{}] * len(stretches)))
         )
         # ln of the ratio is F_a(x) + F_b(y) - F_a(y) - F_b(x) (FORMULAS §8).
-        F_own, F_other = (torch.cat([F for F, _ in each]).view(top + 1, chains) for each in (own, others))
+        F_own, F_other = (
+            torch.cat([F for F, _ in weights]).view(top + 1, chains)
+            for weights in (own_weights, other_weights)
+        )
         gaps = torch.stack((F_other[high] - F_own[low], F_own[high] - F_other[low]))
         swap = _random.accept(gaps[1] - gaps[0], generator)
         swapped = torch.zeros(top + 1, chains, dtype=torch.bool, device=hamiltonian.device)
@@ -292,7 +295,7 @@ class Ladder(Kernel):
         # keeps the distribution of all rungs.
         states = [x.index_select(0, order) if l in kept else x for l, x in enumerate(states)]
         known, drawn = dict[int, Tensor](), list[States]()  # in the end the fields at the top
-        for at, (_, ours), (_, theirs) in zip(stretches, own, others, strict=True):
+        for at, (_, ours), (_, theirs) in zip(stretches, own_weights, other_weights, strict=True):
             chosen = swapped.flatten()[at.rows].unsqueeze(-1)
             known = {l: torch.where(chosen, theirs[l], field) for l, field in ours.items()}
             drawn.append(complete(at.hamiltonian, [x[at.rows] for x in states], known, generator))

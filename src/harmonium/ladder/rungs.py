@@ -201,7 +201,7 @@ class Pilots(NamedTuple):
             ValueError: more rungs than ``most`` would be needed.
         """
         low, high, pilots = as_rung(self.hamiltonian), as_rung(hamiltonian), self
-        rungs, places, t = list[Rung](), list[float](), 0.0
+        rungs, positions, t = list[Rung](), list[float](), 0.0
         while (following := pilots._next(high, t, acceptance)) < 1:
             if len(rungs) == most:
                 raise ValueError(
@@ -216,17 +216,21 @@ class Pilots(NamedTuple):
                 hamiltonian_of(hamiltonian, rungs[-1]), [x[drawn] for x in pilots.states], generator, _SWEEPS
             )
             pilots, t = Pilots(self.hamiltonian, states), following
-            places.append(t)
-        return rungs, places, Pilots(hamiltonian_of(hamiltonian, rungs[-1]), pilots.states) if rungs else self
+            positions.append(t)
+        return (
+            rungs,
+            positions,
+            Pilots(hamiltonian_of(hamiltonian, rungs[-1]), pilots.states) if rungs else self,
+        )
 
     def _log_ratios(self, high: Rung, t: float, following: float) -> Tensor:
         """Returns F at one place of the way to a rung less F at another, of every state, (rows,)."""
         low, summed, values = as_rung(self.hamiltonian), self.hamiltonian.graph.summed, []
         ends = [fields_of(hamiltonian_of(self.hamiltonian, rung), self.states) for rung in (low, high)]
-        for place in (following, t):
-            fields = {l: torch.lerp(ends[0][l], ends[1][l], place) for l in summed}
+        for position in (following, t):
+            fields = {l: torch.lerp(ends[0][l], ends[1][l], position) for l in summed}
             values.append(
-                hamiltonian_of(self.hamiltonian, mix(low, high, place)).free_energy(
+                hamiltonian_of(self.hamiltonian, mix(low, high, position)).free_energy(
                     self.states, summed, fields
                 )
             )
