@@ -776,6 +776,22 @@ def test_energies_of_qubo_files(tmp_path):
     assert again.metadata == found.machine.metadata
 
 
+def test_blank_lines_are_looked_through_at_once(tmp_path):
+    """An expression that splits blank lines in two ways takes twice as long for each further line."""
+    (tmp_path / "x.txt").write_text("\n" * 4000 + "x")
+    with pytest.raises(ValueError, match="path: "):
+        exchange.read(tmp_path / "x.txt")
+    (tmp_path / "x.qubo").write_text("\n\n" + QUBO.replace("\np", "\n\nc\n p"))
+    assert exchange.read(tmp_path / "x.qubo").form == "qubo"
+
+
+@pytest.mark.parametrize("vertex", ["+1", "1_0", "1.0"])
+def test_vertices_are_digits(vertex, tmp_path):
+    (tmp_path / "x.gset").write_text(f"12 1\n{vertex} 2 1\n")
+    with pytest.raises(ValueError, match="line 2: expected two vertices"):
+        exchange.read(tmp_path / "x.gset", form="gset")
+
+
 def test_spins_become_bits_of_a_qubo_file(tmp_path):
     machine = drawn([hm.Spin(3), hm.Bernoulli(2)])
     machine.constant = -1.5

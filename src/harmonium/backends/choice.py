@@ -257,8 +257,8 @@ class Backend:
 
     Attributes:
         library: Library of products of real numbers: "torch" (what torch was built with) or "onednn".
-        bits_from: rows of states of two values from which on they are multiplied by their bits, in products of
-            2²³ multiplications or more; None: never.
+        bits_from: Rows of states of two values from which on bits multiply them, in products of 2²³
+            multiplications or more; None: never.
     """
 
     library: str

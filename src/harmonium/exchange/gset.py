@@ -33,7 +33,8 @@ def _read(path: Path) -> Exchanged:
         def parse_edge(words: list[str]) -> tuple[int, int, float]:
             columns.add(len(words))
             i, j, weight = words if len(words) == 3 else (*words, "1")
-            if len(columns) > 1 or not (0 < int(i) <= vertices and 0 < int(j) <= vertices):
+            fits = (i + j).isdecimal() and 0 < int(i) <= vertices and 0 < int(j) <= vertices
+            if len(columns) > 1 or not fits:
                 raise ValueError
             return int(i) - 1, int(j) - 1, finite(weight)
 

@@ -20,7 +20,7 @@ from harmonium.machine import BoltzmannMachine
 _CONSTANT = ["c", "constant"]  # a comment to other programs
 
 
-_recognises = begins_with(rb"(\s*c[^\n]*\n|\s*\n)*\s*p\s+qubo\s")
+_recognises = begins_with(rb"(\s*c[^\n]*\n)*\s*p\s+qubo\s")
 
 
 def _read(path: Path) -> Exchanged:
