@@ -123,6 +123,15 @@ def test_partition_likelihood_and_moments(name: str) -> None:
     )
 
 
+def test_rows_in_any_order_of_memory() -> None:
+    machine = hm.BoltzmannMachine([hm.Gaussian(9), hm.Bernoulli(2)], edges=[(0, 0), (0, 1)], seed=0).double()
+    rows = torch.randn(12, 9, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    rows[rows > 0.8] = torch.nan
+    table = hm.likelihood.HiddenStates.of(machine)
+    by_column = rows.t().contiguous().t()
+    torch.testing.assert_close(table.log_likelihood(by_column), table.log_likelihood(rows))
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_expected_statistics(name: str) -> None:
     machine, truth = drawn(name), Mixture(drawn(name))

@@ -226,7 +226,7 @@ def couplings_of_columns(hamiltonian: Hamiltonian) -> tuple[Tensor, Tensor]:
 def find_patterns(marks: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the different rows of booleans, (rows, columns), and for every row which of them it is."""
     # Rows of bits as strings of bytes: numpy sorts these ten times as fast as torch sorts rows.
-    packed = np.packbits(marks.cpu().numpy(), axis=1)
+    packed = np.packbits(np.ascontiguousarray(marks.cpu().numpy()), axis=1)
     codes = packed.view(f"V{packed.shape[1]}").ravel()
     _, first, which = np.unique(codes, return_index=True, return_inverse=True)
     return marks[torch.from_numpy(first).to(marks.device)], torch.from_numpy(which).to(marks.device)
