@@ -27,6 +27,18 @@ def test_small_products_need_no_backend() -> None:
     assert backends.backend_name() is None
 
 
+def test_bits_are_tried_where_they_serve(monkeypatch) -> None:
+    """Not before, as they are compiled then."""
+    pytest.importorskip("numba")
+    monkeypatch.delenv(backends.choice.VARIABLE, raising=False)
+    asked, works = [], backends.choice.works
+    monkeypatch.setattr(backends.choice, "works", lambda library: asked.append(library) or works(library))
+    x, y = torch.zeros(500, 64), torch.zeros(64, 100)
+    for rows, served in ((x, False), (x.repeat(4, 1), True)):
+        backends.PreparedMatrix(y).times(rows)
+        assert ("bits" in asked) is served
+
+
 def test_the_environment_is_asked_first(monkeypatch) -> None:
     monkeypatch.setenv("HARMONIUM_PRODUCTS", "torch")
     assert str(backends.get_backend()) == "torch"

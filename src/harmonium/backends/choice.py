@@ -321,9 +321,11 @@ def get_backend() -> Backend:
     Raises:
         ValueError: the environment variable names what is not there.
     """
-    if _current is None:
-        set_backend(os.environ.get(VARIABLE) or Backend.default())
-        assert _current is not None
+    global _current
+    if _current is None and os.environ.get(VARIABLE):
+        set_backend(os.environ[VARIABLE])
+    if _current is None:  # whose bits are tried at the first product that they serve, as that compiles them
+        _current = Backend.default()
     return _current
 
 
