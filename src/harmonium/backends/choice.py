@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
@@ -264,11 +263,14 @@ class Backend:
     library: str
     bits_from: int | None = None
 
-    def least_rows(self, multiplications: int) -> float:
-        """Returns from how many rows on bits multiply in a product of so many multiplications; inf: never."""
-        if self.bits_from is None or multiplications < _BITS_WORK * WORTHWHILE or not works("bits"):
-            return inf
-        return self.bits_from
+    def uses_bits(self, rows: int, multiplications: int) -> bool:
+        """Returns whether bits multiply states of so many rows in a product of so many multiplications."""
+        return (
+            self.bits_from is not None
+            and rows >= self.bits_from
+            and multiplications >= _BITS_WORK * WORTHWHILE
+            and works("bits")  # last, as the first answer takes the seconds to compile them
+        )
 
     def __str__(self) -> str:
         return self.library if self.bits_from is None else f"{self.library},bits={self.bits_from}"

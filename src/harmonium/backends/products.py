@@ -72,9 +72,8 @@ class PreparedMatrix:
         if backend is None:
             return x @ y
         self._met[transposed] += rows
-        expected = (self._met[transposed] + rows) // _ACROSS
-        least = backend.least_rows(rows * self._size)
-        if y.shape[1] >= _NARROW and rows >= least and (y.is_contiguous() or expected >= least):
+        expected = rows if y.is_contiguous() else min(rows, (self._met[transposed] + rows) // _ACROSS)
+        if y.shape[1] >= _NARROW and backend.uses_bits(expected, rows * self._size):
             states = bits.bits(x)
             if states is not None:
                 if self._size > _LARGE:
@@ -118,9 +117,9 @@ class OuterProductSum:
         """
         if _checks.autocast():
             _checks.outside_autocast(x.device.type)
-        work = x.shape[0] * self._like.numel()
-        backend = None if work < choice.WORTHWHILE else backend_of(x.t(), y)
-        if backend is not None and self._add_by_bits(x, y, weight, backend.least_rows(work)):
+        small = x.shape[0] * self._like.numel() < choice.WORTHWHILE
+        backend = None if small else backend_of(x.t(), y)
+        if backend is not None and self._add_by_bits(x, y, weight, backend):
             return
         if backend is not None and backend.library != "torch":
             self.grow(product(x.t(), _weighted(y, weight)))
@@ -143,15 +142,14 @@ class OuterProductSum:
         """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""
         self._total = term.contiguous() if self._total is None else self._total.add_(term)
 
-    def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor, least: float) -> bool:
-        """Adds weight · xᵀ @ y by bits if x or y has two values; returns whether it did.
-
-        ``least`` is how many rows of a product are worth it.
-        """
+    def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor, backend: choice.Backend) -> bool:
+        """Adds weight · xᵀ @ y by bits if x or y has two values; returns whether it did."""
         if isinstance(weight, Tensor) and _device.needs_grad(weight):
             return False
+        work = x.shape[0] * self._like.numel()
         for units, others, rows in ((x, y, _LITTLE), (y, x, _MANY)):
-            serve = x.shape[0] >= rows and units.shape[1] >= least and others.shape[1] >= _NARROW
+            serve = x.shape[0] >= rows and others.shape[1] >= _NARROW
+            serve = serve and backend.uses_bits(units.shape[1], work)
             states = bits.bits(units, transposed=True) if serve else None
             if states is None:
                 continue
