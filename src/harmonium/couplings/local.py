@@ -47,9 +47,8 @@ class Local(Coupling):
     """
 
     kind: ClassVar[str] = "local"
-    _window_indices: tuple[
-        Tensor, Tensor
-    ]  # of filters: the rows of W that a unit of a map sees, and that unit
+    # Of filters: the rows of W that a unit of a map sees, and that unit.
+    _window_indices: tuple[Tensor, Tensor]
 
     def __init__(self, shape: Sequence[int], window: int | Sequence[int], filters: int | None = None) -> None:
         super().__init__()

@@ -64,7 +64,7 @@ def read(
         chosen = _recognise(path) if form == "auto" else FORMATS[form]
         options = {"update": update, "evidence": None if evidence is None else Path(evidence)}
         options = {name: value for name, value in options.items() if value is not None}
-        for name in options.keys() - {chosen.option}:
+        for name in (name for name in options if name != chosen.option):
             takers = ", ".join(kind.form for kind in FORMATS.values() if kind.option == name)
             raise ValueError(f"{name}: expected beside a file of {takers}, received beside {chosen.form}")
         with torch.no_grad():

@@ -118,8 +118,8 @@ class AdaTAP(Scheme):
         outer, inner = self._J.shape
         size = max(1, _ELEMENTS // max(1, inner * (outer + 3 * inner)))
         indices = torch.arange(len(D), device=D.device) if indices is None else indices
+        beta = torch.as_tensor(self.hamiltonian.beta, dtype=D.dtype, device=D.device)
         for rows in torch.split(indices, size):
-            beta = torch.as_tensor(self.hamiltonian.beta, dtype=D.dtype, device=D.device)
             J = self._J * (beta[rows] if beta.dim() else beta).view(-1, 1, 1)
             yield rows, _Gaussian(J, D[rows], g[rows])
 
