@@ -31,6 +31,7 @@ import torch
 from ucd_common import PUBLISHED_PAIRS, earlier, figure, normal_machine, parser, write
 
 import harmonium as hm
+from harmonium.chains.kernel import KernelState
 from harmonium.learning import ExpectationRequest
 from harmonium.machine import Statistics
 
@@ -41,17 +42,23 @@ RATE, PUBLISHED = 0.02, 0.2
 rules = hm.rules
 RULES = {"ucd": rules.ucd(), "cd-1": rules.cd(1), "pcd-1": rules.pcd(1, CHAINS)}
 ALG_3 = rules.ucd(pair_kernel=PUBLISHED_PAIRS)
+CAPPED = rules.ucd(pair_kernel=PUBLISHED_PAIRS, max_sweeps=100)  # the cap of the authors' program
 LONGER = {f"cd-{k}": rules.cd(k) for k in (2, 5, 10)}
 WARM = rules.ucd(start="persistent")
 
 
 class Stage(NamedTuple):
-    """A part of a run: a rule, its rate, its updates, and after how many of them it is looked at."""
+    """A part of a run: a rule, its rate, its updates, and after how many of them it is looked at.
+
+    Its chains go on from those of the stage before ("on"), begin at every row once, as those of PCD in the
+    authors' program ("rows"), or where the rule begins ("anew").
+    """
 
     rule: hm.learning.Rule
     rate: float
     updates: int
     every: int
+    begin: str = "on"
 
 
 def stages_of(updates: int, points: int) -> dict[str, dict[str, list[Stage]]]:
@@ -74,6 +81,12 @@ def stages_of(updates: int, points: int) -> dict[str, dict[str, list[Stage]]]:
             "pcd then ucd": [Stage(RULES["pcd-1"], PUBLISHED, 500, 250), Stage(WARM, RATE, 1000, 250)],
             f"ucd {PUBLISHED}": once["ucd"](PUBLISHED),
             f"ucd alg. 3 {PUBLISHED}": [Stage(ALG_3, PUBLISHED, updates, every)],
+            f"ucd alg. 3, capped {PUBLISHED}": [Stage(CAPPED, PUBLISHED, updates, every)],
+            f"pcd-1 from rows {PUBLISHED}": [Stage(RULES["pcd-1"], PUBLISHED, updates, every, "rows")],
+            "pcd from rows, then ucd alg. 3, capped": [
+                Stage(RULES["pcd-1"], PUBLISHED, 500, 250, "rows"),
+                Stage(CAPPED, RATE, 1000, 250, "anew"),
+            ],
         },
     }
 
@@ -93,6 +106,16 @@ def exact_draws(machine: hm.BoltzmannMachine, rows: int, generator: torch.Genera
     drawn = torch.multinomial(torch.cat(log_weights).softmax(0), rows, True, generator=generator)
     h = states(drawn)
     return hamiltonian.sample(0, hamiltonian.field(0, [h, h]), generator)
+
+
+@torch.no_grad()
+def begun(stage: Stage, machine: hm.BoltzmannMachine, X: torch.Tensor, state: Any, seed: int) -> Any:
+    """Returns what a stage begins with, after another one that ended with ``state``."""
+    if stage.begin != "rows":
+        return state if stage.begin == "on" else None
+    hamiltonian = machine.hamiltonian()
+    h = hamiltonian.sample(1, hamiltonian.field(1, [X, None]), torch.Generator().manual_seed(seed))
+    return KernelState([X.clone(), h], 0)
 
 
 @torch.no_grad()
@@ -131,11 +154,14 @@ def learn(
         machine.load_state_dict(parameters)
     seconds = points[-1]["cpu_seconds"] if points else 0.0
     total, step = sum(stage.updates for stage in stages), 0
-    for rule, rate, updates, every in stages:
-        for _ in range(updates // every):
+    for stage in stages:
+        rule, rate, updates, every, _ = stage
+        for part in range(updates // every):
             if points and step < points[-1]["updates"]:
                 step += every
                 continue
+            if part == 0:
+                state = begun(stage, machine, sets["train"], state, seed)
             started = time.process_time()
             run = hm.train(
                 machine, sets["train"], rule=rule, updates=every, batch_size=ROWS, learning_rate=rate,
