@@ -16,7 +16,7 @@ from statistical.test_coupled import estimates, p_value
 
 import harmonium as hm
 from harmonium.backends import calls, choice
-from harmonium.coupled import Block, Gibbs, Maximal
+from harmonium.coupled import Block, CommonNoise, Gibbs, Maximal
 from harmonium.coupled.kernels import _find_field
 from harmonium.machine import Graph, Hamiltonian, Part
 from harmonium.machine.coupling_matrices import CouplingMatrices
@@ -133,12 +133,13 @@ def test_the_estimate_is_unbiased(always, horizon):
     assert z < limit
 
 
+@pytest.mark.parametrize("pairs", [Gibbs(), Gibbs(Maximal(common_noise=True), CommonNoise())], ids=repr)
 @pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)], ids=str)
-def test_the_estimate_of_small_pairs_is_unbiased(horizon):
+def test_the_estimate_of_small_pairs_is_unbiased(horizon, pairs):
     made = TWO_VALUED["spin"]()
     assert choice.small_pairs(made.hamiltonian())
     z, limit = largest_z(
-        estimates(made, Gibbs(), *horizon, lots=12, pairs=1000, compiled=True).double(),
+        estimates(made, pairs, *horizon, lots=12, pairs=1000, compiled=True).double(),
         exact_statistics(made.hamiltonian()),
     )
     assert z < limit

@@ -362,7 +362,8 @@ def test_without_its_correction_the_estimate_is_caught():
     assert z > 2 * limit
 
 
-def test_the_compiled_kernel_has_the_distribution_of_the_eager_one(monkeypatch):
+@pytest.mark.parametrize("pairs", [Gibbs(), Gibbs(Maximal(common_noise=True), CommonNoise())], ids=repr)
+def test_the_compiled_kernel_has_the_distribution_of_the_eager_one(monkeypatch, pairs):
     """Meeting times compared by χ² on binned counts, means of the statistics by z."""
     pytest.importorskip("numba")
     made = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Spin(9)])
@@ -377,7 +378,7 @@ def test_the_compiled_kernel_has_the_distribution_of_the_eager_one(monkeypatch):
         total = Statistics(hamiltonian)
         with torch.no_grad():
             meetings = run_pairs(
-                hamiltonian, Gibbs(), start, k=2, m=4, lag=2, max_sweeps=None,
+                hamiltonian, pairs, start, k=2, m=4, lag=2, max_sweeps=None,
                 generator=torch.Generator().manual_seed(2),
                 into=total, weight=1 / 20_000,
             )  # fmt: skip
@@ -392,6 +393,9 @@ def test_the_compiled_kernel_has_the_distribution_of_the_eager_one(monkeypatch):
     table = table[:, table.sum(0) > 10]
     assert stats.chi2_contingency(table.numpy()).pvalue > FAILURE_RATE
     assert abs(eager[0].flip_rate - compiled[0].flip_rate) < 0.01
+    tries = [r[0].tries.double() for r in (eager, compiled)]
+    error = sum(x.var() / len(x) for x in tries).sqrt()
+    assert abs(tries[0].mean() - tries[1].mean()) < stats.norm.isf(FAILURE_RATE / 2) * error
     assert abs(eager[0].cost.double().mean() / compiled[0].cost.double().mean() - 1) < 0.05
     assert float((eager[1] - compiled[1]).abs().max()) < 0.1
 

@@ -1,8 +1,9 @@
 """Pairs of Gibbs chains of a small two-layer machine, compiled: every pair runs on its own until it is done.
 
-The distribution is that of ``coupled.Gibbs()``: both half-steps maximal with common noise. Eager tensor code
-spends its time on starting operations where a machine has tens of units and the last of the pairs take
-hundreds of sweeps; here a pair costs what its arithmetic costs. Needs numba.
+The distribution is that of ``coupled.Gibbs()``, both half-steps maximal with common noise, or of Alg. 3 of
+Qiu et al. (2020), where hidden units have common noise alone. Eager tensor code spends its time on starting
+operations where a machine has tens of units and the last of the pairs take hundreds of sweeps; here a pair
+costs what its arithmetic costs. Needs numba.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from harmonium.backends.per_unit import copy, couple_row, draw, log_odds, probab
 
 def run_small_pairs(
     hamiltonian: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_sweeps: int | None,
-    into: Any, weight: float, antithetic: bool,
+    into: Any, weight: float, antithetic: bool, hidden_by_noise: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Runs ``coupled.run_pairs`` from visible states, (pairs, width), where ``choice.small_pairs`` serves.
 
@@ -41,7 +42,7 @@ def run_small_pairs(
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     arguments = (
         *(J, np.ascontiguousarray(J.T), visible, hidden, states, key),
-        *(k, m, lag, max_sweeps or 0, pairs // 2 if antithetic else 0, weight),
+        *(k, m, lag, max_sweeps or 0, pairs // 2 if antithetic else 0, weight, hidden_by_noise),
         *(horizon, times, capped, tries, cost),
     )
     over(_run, shares, shares, flips, sums, arguments)
@@ -82,7 +83,8 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
     ``flips`` counts [changed, seen] units, and ``sums`` are the signed ones of v, E[h | v] and v ⊗ E[h | v].
     """
     J, JT, visible, hidden, start, key = arguments[:6]
-    k, m, lag, max_sweeps, mirrored_from, weight, horizon, times, capped, tries, cost = arguments[6:]
+    k, m, lag, max_sweeps, mirrored_from, weight, hidden_by_noise = arguments[6:13]
+    horizon, times, capped, tries, cost = arguments[13:]
     (bias0, gain0, low0), (bias1, gain1, low1) = visible, hidden
     n0, n1 = J.shape
     state_weight = weight / (m - k + 1)
@@ -124,9 +126,15 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
                     draw(up_x, low0, noise0, x)
                     cost[pair] += 1
                 else:
-                    tries[pair] += couple_row(
-                        s_hx, s_hy, up_hx, rare_hx, low1, hx, hy, step1, factors1, noise1, state
-                    )
+                    if hidden_by_noise:
+                        fill(noise1, state)
+                        probabilities(s_hy, up_hy, rare_hy)
+                        draw(up_hx, low1, noise1, hx)
+                        draw(up_hy, low1, noise1, hy)
+                    else:
+                        tries[pair] += couple_row(
+                            s_hx, s_hy, up_hx, rare_hx, low1, hx, hy, step1, factors1, noise1, state
+                        )
                     log_odds(hx, JT, bias0, gain0, s_x)
                     log_odds(hy, JT, bias0, gain0, s_y)
                     probabilities(s_x, up_x, rare_x)

@@ -52,7 +52,7 @@ def couple(p: Any, q: Any, generator: torch.Generator) -> tuple[Tensor, Tensor, 
 def pairs(
     machine: Machine, start: Sequence[Tensor], generator: torch.Generator, **settings: Any
 ) -> dict[str, Any] | None:
-    """Runs pairs of Gibbs chains, maximally coupled with common noise, until each has met.
+    """Runs pairs of Gibbs chains by ``coupled.Gibbs()`` or Alg. 3 of Qiu et al. (2020) until each has met.
 
     ``settings`` are those of ``pairs.run_small_pairs``. Returns the fields of ``coupled.Meetings`` but lag.
     """

@@ -222,6 +222,13 @@ class Gibbs(PairKernel):
         known = (CommonNoise, Independent, Maximal, Reflection)
         return all(coupling is None or isinstance(coupling, known) for coupling in (self.even, self.odd))
 
+    @property
+    def ends_by_noise(self) -> bool | None:
+        """True for Alg. 3, whose last colour has common noise alone, false for the default; None: neither."""
+        maximal = [x is None or (isinstance(x, Maximal) and x.common_noise) for x in (self.even, self.odd)]
+        by_noise = isinstance(self.odd, CommonNoise)
+        return by_noise if maximal[0] and (by_noise or maximal[1]) else None
+
     def finish(
         self, hamiltonian: Hamiltonian, both: ChainState, sweep: CoupledSweep, generator: torch.Generator
     ) -> CoupledSweep:

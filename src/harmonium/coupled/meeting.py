@@ -194,10 +194,11 @@ def run_pairs(
         _checks.positive_int(max_sweeps, "max_sweeps", minimum=max(m, lag))
     if antithetic and len(start[0]) % 2:
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
-    if row_weights is None and isinstance(pair_kernel, Gibbs) and pair_kernel.even is pair_kernel.odd is None:
+    hidden_by_noise = pair_kernel.ends_by_noise if isinstance(pair_kernel, Gibbs) else None
+    if row_weights is None and hidden_by_noise is not None:
         ran = runs.pairs(
             hamiltonian, start, generator, k=k, m=m, lag=lag, max_sweeps=max_sweeps,
-            into=into, weight=weight, antithetic=antithetic,
+            into=into, weight=weight, antithetic=antithetic, hidden_by_noise=hidden_by_noise,
         )  # fmt: skip
         if ran is not None:
             return Meetings(**ran, lag=lag)
