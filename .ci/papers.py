@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parents[1] / "experiments"
 PAGE = HERE.parent / "docs" / "experiments_papers.md"
-MEASURED = HERE.parent / "docs" / "experiments.md"
+MEASURED = HERE / "papers.md"
 KINDS = ("isotropic", "anisotropic")
 KINDS_OF_CHANGE = ("method", "size", "data", "measure")
 WIDTH = 118  # of a line of the page
@@ -679,7 +679,7 @@ the paper claims, what was seen, and every setting in which our run is not the p
 that changes what is tested, whatever its size. What a paper leaves open counts as the same. FID* is by the features of a
 small classifier and cannot be set beside a published FID. No package was found that has CelebA, CBCL or more than the
 first 4,000 images of CIFAR-10. The page is made from the records and `experiments/papers.toml` by
-`python .ci/papers.py --write`, and `make lint` checks it. More of each run: [experiments](experiments.md).
+`python .ci/papers.py --write`, and `make lint` checks it. More of each run: `experiments/papers.md`.
 """
 
 
@@ -718,9 +718,7 @@ def problems() -> list[str]:
     for heading, part in re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", text, re.MULTILINE):
         scripts = {name for name in re.findall(r"`(?:python experiments/)?(\w+)\.py", part) if name in index}
         if re.search(r"^\|.*\d.*\|$", part, re.MULTILINE) and not any(index[s]["records"] for s in scripts):
-            found.append(
-                f"docs/experiments.md, {heading}: expected a script that has records, beside its table"
-            )
+            found.append(f"{MEASURED.name}, {heading}: expected a script that has records, beside its table")
     return found
 
 

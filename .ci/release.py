@@ -2,7 +2,7 @@
 
 ``python .ci/release.py --tag v0.4.0`` compares the tag with the version in ``src/harmonium/__init__.py``,
 with CITATION.cff, CHANGELOG.md and the recipe, builds wheel and sdist into dist/, and checks both by twine.
-``docs/release.md`` has the steps around it.
+``CONTRIBUTING.md`` has the steps around it.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ ROOT = Path(__file__).resolve().parents[1]
 WORDS = 25  # a sentence on a page for users
 DECISIONS = 28  # pages of decisions, one a theme: more would be a diary
 WIDTH = 110  # characters of a line there, code too (the site shows as many), but in tables and addresses
-MEASURED = re.compile(r"docs/(?:experiments\w*|benchmarks)\.md")  # the pages of measured tables: no limits
+MEASURED = {"docs/experiments_papers.md", "docs/benchmarks.md"}  # pages of measured tables: no limits
 
-REFERENCE = {"docs/formulas.md"}  # looked up by section, from docstrings: only lines have a limit there
+# Looked up by section, from docstrings and beside scripts: only lines have a limit there.
+REFERENCE = {"docs/formulas.md", "experiments/README.md", "experiments/papers.md"}
 
 
 class Kind(NamedTuple):
@@ -33,7 +34,7 @@ class Kind(NamedTuple):
 
 def kind_of(path: str) -> Kind | None:
     """Returns the limits of a page by its path from the root; None for the pages of measured tables."""
-    if MEASURED.fullmatch(path):
+    if path in MEASURED:
         return None
     if path in REFERENCE:
         return Kind(None, WIDTH, True)
@@ -188,7 +189,11 @@ def over(path: str, text: str, kind: Kind) -> dict[str, list[str]]:
 
 def pages() -> list[Path]:
     """Returns the pages that are held to limits."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *(ROOT / "experiments").glob("*.md"),
+    ]
 
 
 def faults() -> list[str]:

@@ -22,7 +22,7 @@ ones, from the published program's start: variances of 1, W from N(0, 1/(N+M)), 
 the one above). That program divides energies by the batch size of 100 and not the noise; --hot does so too:
 Gaussian units at temperature 100, and steps in units of the mean variance. --updates N ends a run early, as
 those by chains diverge within some thousand updates; --compare records their gradient beside the exact one,
-and --only quadrature takes the exact one in the same recipe (docs/experiments_methods.md).
+and --only quadrature takes the exact one in the same recipe (experiments/README.md).
 
 --slow is the recipe that learns both mixtures: ln σ² at a hundredth of the rate (Melchior et al. 2017), steps
 of the mean variance, a cosine over all --updates, and else as published. It has a sixth sampler, whose

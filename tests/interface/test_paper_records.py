@@ -27,7 +27,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         monkeypatch.setattr(papers, "PAPERS", {"A paper": [row]})
         monkeypatch.setattr(papers, "settings_of", lambda: {"Fig. 0": told})
 
-    pages = tmp_path / "experiments_papers.md", tmp_path / "experiments.md"
+    pages = tmp_path / "experiments_papers.md", tmp_path / "papers.md"
     monkeypatch.setattr(papers, "PAGE", pages[0])
     monkeypatch.setattr(papers, "MEASURED", pages[1])
     pages[1].write_text("# Experiments\n", "utf-8")

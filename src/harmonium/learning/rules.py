@@ -148,7 +148,7 @@ def noise_cd(
     hidden layers drawn to fit, and averages over all states after burn-in as they come, with the layers of
     ``graph.summed`` summed out (Alg. 3 draws them, which is noisier and has the same mean). The data should
     be standardised, so that the noise has their scale. What is learned is a sampler of k sweeps from noise,
-    and not the density (docs/experiments_methods.md has the measurement): sample with the same kernel and
+    and not the density (experiments/README.md has the measurement): sample with the same kernel and
     sweeps.
 
     Args:

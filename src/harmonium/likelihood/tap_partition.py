@@ -69,7 +69,7 @@ def tap_log_partition(
 
     Each solution stands for a part of the states, so that their weights add up. Tramel et al. (2018, Eq. 37)
     take the mean of -F over solutions from data, which is here ``mean``. Both are close to ln Z while
-    couplings are weak; ``docs/experiments_methods.md`` has the gap as they grow. Trained machines have strong
+    couplings are weak; ``experiments/README.md`` has the gap as they grow. Trained machines have strong
     couplings: set it beside ``ais``.
 
     Args:
