@@ -251,6 +251,14 @@ def test_dense_machines_are_listed_without_a_search() -> None:
     assert not machine.graph.orders
 
 
+def test_gaussian_units_that_are_joined_are_left_to_other_sums() -> None:
+    """Beside hidden units ψ of one is not a table: its field has the other, whose states nobody lists."""
+    joined = ~torch.eye(3, dtype=torch.bool)
+    layers, edges = [hm.Gaussian(3), hm.Bernoulli(4)], {(0, 0): hm.Masked(joined), (0, 1): hm.Dense()}
+    machine = hm.BoltzmannMachine(layers, edges, [0], seed=0).double()
+    assert _order_of(machine.hamiltonian(), 1, inf) is None
+
+
 def test_too_wide_a_lattice_is_refused() -> None:
     with pytest.raises(ValueError, match="machine: expected layers that can be summed out"):
         hm.likelihood.exact_log_partition(glass(40, 40))

@@ -166,174 +166,116 @@ class Maximal(BlockCoupling):
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
         ran = runs.couple(p, q, generator) if self.common_noise else None
         if ran is None:
-            way = Rounds if _device.is_async(p.fields[0].device) else Rejection
-            return way(p, q, self.common_noise, generator).finish()
+            return self.finish(p, q, *self.begin(p, q, generator), generator)
         x, y, tries = ran
         widths = [field.shape[1] for field in p.fields]
         return Coupled([*torch.split(x, widths, 1)], [*torch.split(y, widths, 1)], tries)
+
+    def begin(self, p: Block, q: Block, generator: torch.Generator) -> tuple[Coupled, Tensor]:
+        """Draws x ~ p, kept for y where it is accepted; on a GPU also a round of proposals for other rows.
+
+        Returns:
+            The draws, and the rows that wait for x and those that wait for y, (2, rows).
+        """
+        if _device.is_async(p.fields[0].device):
+            return _draw_ahead(p, q, self.common_noise, generator)
+        x = p.sample(p.noise(p.rows, generator))
+        apart = ~_random.accept(p.log_ratio(q, x), generator)
+        tries = torch.zeros(p.rows, dtype=torch.int64, device=apart.device)
+        return Coupled(x, [value.clone() for value in x], tries), _mark_waiting(apart, self.common_noise)
+
+    def finish(
+        self, p: Block, q: Block, drawn: Coupled, waits: Tensor, generator: torch.Generator
+    ) -> Coupled:
+        """Goes on from what ``begin`` returned, in place, until no row waits.
+
+        Rounds deal out proposals to the rows that wait, each of which gets twice as many as in the last
+        round. How many a row gets does not depend on their noise, and its first accepted one counts: the
+        distribution is that of one proposal at a time, without a cap.
+        """
+        proposals = 1
+        while len(waiting := waits.any(0).nonzero().squeeze(-1)):
+            proposals = max(1, min(proposals, _MAX_PROPOSALS // len(waiting)))
+            row = waiting.repeat_interleave(proposals)
+            some = p.take(row), q.take(row)
+            noise = some[0].noise(len(row), generator)
+            for draws, waits_for, this, other in zip(
+                (drawn.x, drawn.y), waits, some, some[::-1], strict=True
+            ):
+                if not bool(waits_for.any()):
+                    continue
+                made = this.sample(noise)
+                # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to
+                # max(0, p - q): what q leaves over of p, as a maximal coupling needs it (FORMULAS §3). The
+                # first kept one counts, whichever slot it has, as if they had come one at a time.
+                accepted = ~_random.accept(this.log_ratio(other, made), generator) & waits_for[row]
+                accepted = accepted.view(-1, proposals).byte()
+                rows, slots = accepted.any(1).nonzero().squeeze(-1), accepted.argmax(1)
+                taken, first = waiting[rows], rows * proposals + slots[rows]
+                for values, new in zip(draws, made, strict=True):
+                    values[taken] = new[first]
+                waits_for[taken] = False
+            drawn.tries[waiting] += proposals
+            proposals *= 2
+        return drawn
 
     def __repr__(self) -> str:
         return f"Maximal(common_noise={self.common_noise})"
 
 
-@final
-class Rejection:
-    """Draws a maximal coupling: x ~ p is kept for y, or y comes from what p leaves over of q.
+@torch.no_grad()
+def _draw_ahead(p: Block, q: Block, common_noise: bool, generator: torch.Generator) -> tuple[Coupled, Tensor]:
+    """Makes the first round of ``Maximal`` in operations of one shape, which a recording can repeat.
 
-    What is left over is drawn in rounds, which deal out proposals to the rows that wait, each of which gets
-    twice as many as in the last round. How many a row gets does not depend on their noise, and its first
-    accepted one counts: the distribution is that of one proposal at a time, without a cap.
-
-    Args:
-        p, q: the two distributions.
-        common_noise: see ``Maximal``.
-        generator: source of noise.
+    The host does not wait to learn how many rows wait: the round makes several times as many proposals as
+    there are rows, so that it is nearly always enough however rare acceptance is. Both distributions are one
+    batch, as a launch takes an asynchronous device longer than a small batch does.
     """
-
-    def __init__(self, p: Block, q: Block, common_noise: bool, generator: torch.Generator) -> None:
-        self._blocks, self._generator, self._each = (p, q), generator, 1
-        x = p.sample(p.noise(p.rows, generator))
-        apart = ~_random.accept(p.log_ratio(q, x), generator)
-        self._draws = x, [value.clone() for value in x]
-        self._waits = apart if common_noise else torch.zeros_like(apart), apart.clone()
-        self._tries = torch.zeros(p.rows, dtype=torch.int64, device=apart.device)
-
-    def finish(self) -> Coupled:
-        """Makes as many rounds as it takes, and returns the draws."""
-        while len(waiting := (self._waits[0] | self._waits[1]).nonzero().squeeze(-1)):
-            self._make_round(waiting)
-        return Coupled(*self._draws, self._tries)
-
-    def _make_round(self, waiting: Tensor) -> None:
-        """Makes one round of proposals and keeps the first accepted one of every row that waits, (rows,)."""
-        proposals = max(1, min(self._each, _MAX_PROPOSALS // len(waiting)))
-        self._each = 2 * proposals
-        row = waiting.repeat_interleave(proposals)
-        some = [block.take(row) for block in self._blocks]
-        noise = some[0].noise(len(row), self._generator)
-        for draws, waits, this, other in zip(self._draws, self._waits, some, some[::-1], strict=True):
-            if not bool(waits.any()):
-                continue
-            made = this.sample(noise)
-            # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to
-            # max(0, p - q): what q leaves over of p, as a maximal coupling needs it (FORMULAS §3). The first
-            # kept one counts, whichever slot it has, as if they had come one at a time.
-            accepted = ~_random.accept(this.log_ratio(other, made), self._generator) & waits[row]
-            accepted = accepted.view(-1, proposals).byte()
-            rows, slots = accepted.any(1).nonzero().squeeze(-1), accepted.argmax(1)
-            taken, first = waiting[rows], rows * proposals + slots[rows]
-            for values, new in zip(draws, made, strict=True):
-                values[taken] = new[first]
-            waits[taken] = False
-        self._tries[waiting] += proposals
+    rows, slots = p.rows, max(_PROPOSALS * p.rows, _SLOTS)
+    both = Block(p.hamiltonian, p.parts, tuple(map(stack, p.fields, q.fields)))
+    # ln p(x) - ln q(x) = x·(B_p - B_q) - (ψ_p - ψ_q), in one row for each pair of distributions.
+    field, psi = _side_by_side(both.in_double), both.log_partition
+    ratios = field.new_empty(rows, field.shape[1] + 1)
+    torch.sub(*field.chunk(2), out=ratios[:, :-1])
+    torch.sub(*psi.chunk(2)[::-1], out=ratios[:, -1])
+    noise = both.noise(rows + slots, generator)
+    threshold = _random.exponential((rows + 2 * slots,), generator)
+    x = p.sample([u[:rows] for u in noise])
+    # Kept for y with probability min(1, q/p): where an Exp(1) variate is at least ln p - ln q.
+    apart = threshold[:rows] < _compare(x, ratios)
+    waits = _mark_waiting(apart, common_noise)
+    # Rows that wait get as many proposals each; what is left over of them belongs to a row of nobody.
+    count = apart.cumsum(0)
+    per_row = slots // count[-1:].clamp(min=1)
+    slot = torch.arange(2 * slots, device=apart.device)
+    row = torch.searchsorted(count, slot[:slots] // per_row, right=True)
+    at = row.clamp(max=rows - 1)
+    fields = [field.view(2, rows, -1).index_select(1, at).flatten(0, 1) for field in both.fields]
+    proposals = Block(p.hamiltonian, p.parts, tuple(fields))
+    made = proposals.sample([u[rows:].repeat(2, *[1] * (u.dim() - 1)) for u in noise])
+    ratio = _compare([x.view(2, slots, -1) for x in made], ratios.index_select(0, at))
+    ratio[1].neg_()
+    # As in ``Maximal.finish``: what is not kept of p is drawn from what q leaves over of it.
+    rank = torch.add(slot.view(2, -1), threshold[rows:].view(2, -1) >= ratio, alpha=2 * slots)
+    first = torch.full((2, rows + 1), 4 * slots, device=apart.device)
+    first = first.scatter_reduce_(1, row.expand(2, -1), rank, "amin")[:, :-1]
+    taken = (first < 2 * slots) & waits
+    chosen = first.clamp(max=2 * slots - 1).flatten()
+    drawn = [
+        torch.where(taken.unsqueeze(-1), new.index_select(0, chosen).view(2, rows, -1), before)
+        for new, before in zip(made, x, strict=True)
+    ]
+    return Coupled([z[0] for z in drawn], [z[1] for z in drawn], apart * per_row), waits ^ taken
 
 
-@final
-class Rounds:
-    """Draws a maximal coupling on a device that runs asynchronously, in rounds of one shape.
+def _compare(x: Sequence[Tensor], ratios: Tensor) -> Tensor:
+    """Returns ln p(x) - ln q(x) of states of each part, (..., columns), by rows of ``ratios``: (...)."""
+    return (_side_by_side(x) * ratios[:, :-1]).sum(-1) + ratios[:, -1]
 
-    The distribution is that of ``Rejection``. The host does not wait to learn how many rows wait: a round
-    makes several times as many proposals as there are rows, so that one is nearly always enough however rare
-    acceptance is. Both distributions are one batch, as a launch takes such a device longer than a small batch
-    does.
 
-    Args:
-        p, q: the two distributions.
-        common_noise: see ``Maximal``.
-        generator: source of noise.
-        left: a draw and the rows that wait for it, (2, rows), which goes on; None: the first draw and a round
-            are made.
-    """
-
-    @torch.no_grad()
-    def __init__(
-        self,
-        p: Block,
-        q: Block,
-        common_noise: bool,
-        generator: torch.Generator,
-        left: tuple[Coupled, Tensor] | None = None,
-    ) -> None:
-        self._rows, self._generator = p.rows, generator
-        fields = [stack(x, y) for x, y in zip(p.fields, q.fields, strict=True)]
-        self._blocks = Block(p.hamiltonian, p.parts, tuple(fields))
-        self._slots = max(_PROPOSALS * p.rows, _SLOTS)
-        # ln p(x) - ln q(x) = x·(B_p - B_q) - (ψ_p - ψ_q), in one row for each pair of distributions.
-        field, psi = _side_by_side(self._blocks.in_double), self._blocks.log_partition
-        self._ratios = field.new_empty(p.rows, field.shape[1] + 1)
-        torch.sub(*field.chunk(2), out=self._ratios[:, :-1])
-        torch.sub(*psi.chunk(2)[::-1], out=self._ratios[:, -1])
-        if left is not None:
-            (x, y, tries), self.waits = left
-            self._tries: Tensor | None = tries
-            self._drawn = [torch.stack(both) for both in zip(x, y, strict=True)]
-            return
-        noise = self._blocks.noise(p.rows + self._slots, generator)
-        threshold = _random.exponential((p.rows + 2 * self._slots,), generator)
-        x = p.sample([u[: p.rows] for u in noise])
-        # Kept for y with probability min(1, q/p): where an Exp(1) variate is at least ln p - ln q.
-        apart = threshold[: p.rows] < self._compare(x, self._ratios)
-        self.waits = apart.expand(2, -1)
-        if not common_noise:  # x stays
-            self.waits = torch.stack((torch.zeros_like(apart), apart))
-        self._drawn, self._tries = [value.expand(2, *value.shape) for value in x], None
-        self._make_round(apart, [u[p.rows :] for u in noise], threshold[p.rows :].view(2, -1))
-
-    @property
-    def drawn(self) -> Coupled:
-        """The draws; right once no row waits."""
-        x, y = ([both[number] for both in self._drawn] for number in (0, 1))
-        assert self._tries is not None
-        return Coupled(x, y, self._tries)
-
-    def finish(self) -> Coupled:
-        """Makes as many more rounds as it takes, and returns the draws."""
-        while bool(self.waits.any()):
-            noise = self._blocks.noise(self._slots, self._generator)
-            threshold = _random.exponential((2, self._slots), self._generator)
-            self._make_round(self.waits[0] | self.waits[1], noise, threshold)
-        return self.drawn
-
-    @staticmethod
-    def _compare(x: Sequence[Tensor], ratios: Tensor) -> Tensor:
-        """Returns ln p(x) - ln q(x) of states of each part, (..., columns), by rows of ``ratios``: (...)."""
-        return (_side_by_side(x) * ratios[:, :-1]).sum(-1) + ratios[:, -1]
-
-    @torch.no_grad()
-    def _make_round(self, waits: Tensor, noise: Sequence[Tensor], threshold: Tensor) -> None:
-        """Makes one round of proposals and keeps the first accepted one of every row and distribution.
-
-        Args:
-            waits: true for rows that wait for either distribution, (rows,).
-            noise: that of a proposal, which both distributions share, for each part (slots, units).
-            threshold: Exp(1) variates, (2, slots).
-        """
-        rows, slots = self._rows, self._slots
-        # Rows that wait get as many proposals each; what is left over of them belongs to a row of nobody.
-        count = waits.cumsum(0)
-        per_row = slots // count[-1:].clamp(min=1)
-        slot = torch.arange(2 * slots, device=waits.device)
-        row = torch.searchsorted(count, slot[:slots] // per_row, right=True)
-        at = row.clamp(max=rows - 1)
-        fields = [field.view(2, rows, -1).index_select(1, at).flatten(0, 1) for field in self._blocks.fields]
-        proposals = Block(self._blocks.hamiltonian, self._blocks.parts, tuple(fields))
-        made = proposals.sample([u.repeat(2, *[1] * (u.dim() - 1)) for u in noise])
-        ratio = self._compare([x.view(2, slots, -1) for x in made], self._ratios.index_select(0, at))
-        ratio[1].neg_()
-        # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to max(0, p -
-        # q): what q leaves over of p (FORMULAS §3). The first kept one counts, whichever slot it has.
-        rank = torch.add(slot.view(2, -1), threshold >= ratio, alpha=2 * slots)
-        first = torch.full((2, rows + 1), 4 * slots, device=waits.device)
-        first = first.scatter_reduce_(1, row.expand(2, -1), rank, "amin")[:, :-1]
-        taken = (first < 2 * slots) & self.waits
-        chosen = first.clamp(max=2 * slots - 1).flatten()
-        self._drawn = [
-            torch.where(taken.unsqueeze(-1), x.index_select(0, chosen).view(2, rows, -1), before)
-            for x, before in zip(made, self._drawn, strict=True)
-        ]
-        self.waits = self.waits ^ taken
-        tries = waits * per_row
-        self._tries = tries if self._tries is None else self._tries + tries
+def _mark_waiting(apart: Tensor, common_noise: bool) -> Tensor:
+    """Returns the rows that wait for x, all that were rejected or none, and for y, (2, rows)."""
+    return torch.stack((apart if common_noise else torch.zeros_like(apart), apart))
 
 
 def _side_by_side(parts: Sequence[Tensor]) -> Tensor:

@@ -19,7 +19,6 @@ from harmonium.coupled.block import (
     Independent,
     Maximal,
     Reflection,
-    Rounds,
     stack,
 )
 from harmonium.machine import Hamiltonian, Part, States
@@ -271,11 +270,9 @@ class Gibbs(PairKernel):
                 if not (isinstance(coupling, Maximal) and _device.is_async(hamiltonian.device)):
                     drawn[number] = coupling.draw(p, q, generator)
                 elif begun is not None and number == late:
-                    left = begun.drawn[late], begun.waits[late]
-                    drawn[number] = Rounds(p, q, coupling.common_noise, generator, left).finish()
+                    drawn[number] = coupling.finish(p, q, begun.drawn[late], begun.waits[late], generator)
                 else:
-                    rounds = Rounds(p, q, coupling.common_noise, generator)
-                    drawn[number], waits[number] = rounds.drawn, rounds.waits
+                    drawn[number], waits[number] = coupling.begin(p, q, generator)
             return [stack(x, y) for x, y in zip(drawn[number].x, drawn[number].y, strict=True)]
 
         state = self._sweep(hamiltonian, both, draw, 2)
@@ -346,7 +343,12 @@ class Metropolis(PairKernel):
         return tuple(range(len(hamiltonian.layers)))
 
     def prepare(self, hamiltonian: Hamiltonian, state: ChainState, copies: int) -> ChainState:
-        return _add_fields(hamiltonian, state)
+        """Returns the state with the fields of ``graph.summed``: in a chain every coupling is in one."""
+        fields = {
+            l: state.fields[l] if l in state.fields else hamiltonian.field(l, state.states)
+            for l in hamiltonian.graph.summed
+        }
+        return ChainState(state.states, fields)
 
     def single(
         self,
@@ -377,7 +379,7 @@ class Metropolis(PairKernel):
                 raise ValueError(
                     f"pair_kernel: expected discrete layers for Metropolis pairs, received {layer}"
                 )
-        state = _add_fields(hamiltonian, state)
+        state = self.prepare(hamiltonian, state, copies)
         rows = len(state.states[0]) // copies
         noise = [hamiltonian.noise(l, rows, generator, antithetic) for l in range(len(state.states))]
         states = [
@@ -385,7 +387,7 @@ class Metropolis(PairKernel):
             for l, (x, u) in enumerate(zip(state.states, noise, strict=True))
         ]
         single = hamiltonian if copies == 1 else hamiltonian.select_rows(slice(0, rows))
-        proposal = _add_fields(single, ChainState(single.clamp_states(states), {}))
+        proposal = self.prepare(single, ChainState(single.clamp_states(states), {}), copies=1)
         log_u = torch.log1p(-_random.uniform((rows,), generator, torch.float64)).repeat(copies)
         gain = _find_energy(hamiltonian, state) - _find_energy(single, proposal).repeat(copies)
         taken = log_u <= gain
@@ -398,15 +400,6 @@ class Metropolis(PairKernel):
 
     def __repr__(self) -> str:
         return "Metropolis()"
-
-
-def _add_fields(hamiltonian: Hamiltonian, state: ChainState) -> ChainState:
-    """Returns the state with the fields of ``graph.summed``: in a chain every coupling is in one of them."""
-    fields = {
-        l: state.fields[l] if l in state.fields else hamiltonian.field(l, state.states)
-        for l in hamiltonian.graph.summed
-    }
-    return ChainState(state.states, fields)
 
 
 def _find_energy(hamiltonian: Hamiltonian, state: ChainState) -> Tensor:

@@ -342,7 +342,7 @@ class MeetingLoop:
         """Adds what sweeps of pairs tell, and decides who goes on.
 
         Args:
-            places: where the chains are after each of the sweeps up to t, 2 · pairs rows.
+            trajectory: where the chains are after each of the sweeps up to t, 2 · pairs rows.
             read: proposals of each pair, 1 where it is apart, and where it differs in a layer read, on the
                 host: (sweeps, 3 · pairs).
             t: sweeps so far, at least the lag.
@@ -409,16 +409,12 @@ class MeetingLoop:
 
     def _move_alone(self) -> list[ChainState]:
         """Moves X of pairs that met; returns where they are after each sweep up to the next look."""
-        hamiltonian = self._select(self.together, 1)
-        if self.sweeps_ahead is None:
-            trajectory = _sweep_alone(hamiltonian, self.alone, 1, self.kernel, self.generator)
-        else:
-            trajectory = self._replay(hamiltonian, (self.alone,))
+        trajectory: list[ChainState] = self._replay(self._select(self.together, 1), (self.alone,))
         self.alone = trajectory[-1].without(self.layers.drawn_anew)
         return trajectory
 
     def _move_pairs(self, t: int) -> tuple[list[ChainState], Tensor]:
-        """Moves pairs that have made t sweeps up to the next look; returns ``places``, ``read`` of this."""
+        """Moves pairs that have made t sweeps up to the next look; returns ``trajectory``, ``read`` of it."""
         hamiltonian, both = self._select(self.pair, 2), self.both
         if self.sweeps_ahead is None:
             after, tries = self.kernel.coupled(hamiltonian, both, self.generator)
@@ -449,8 +445,7 @@ class MeetingLoop:
 
     def _replay(self, hamiltonian: Hamiltonian, inputs: tuple[Any, ...]) -> Any:
         """Makes sweeps of pairs, or of chains alone, by a recording that earlier runs may have made."""
-        layers, generator, sweeps = self.layers, self.generator, self.sweeps_ahead
-        assert sweeps is not None
+        layers, generator, sweeps = self.layers, self.generator, self.sweeps_ahead or 1
         kernel_of = ref(self.kernel)  # a recording that held the kernel would keep it, and so itself, alive
 
         def step(at: Hamiltonian, inputs: tuple[Any, ...]) -> Any:
@@ -461,6 +456,8 @@ class MeetingLoop:
             both, live = inputs
             return _sweep_ahead(at, both, live, sweeps, kernel, layers, generator)
 
+        if self.sweeps_ahead is None:
+            return step(hamiltonian, inputs)
         return replay_under(
             hamiltonian, self.kernel, (layers, len(inputs), sweeps), step, inputs, [generator]
         )
@@ -612,36 +609,30 @@ class SignedAccumulator:
 
     def add(self, state: ChainState, pairs: Tensor, weight: float) -> None:
         """Adds weight · f of some pairs' rows, f = E[S | the layers that are not summed]."""
-        self._enter(state, pairs, self._weigh(pairs), weight)
+        self._enter(state, pairs, weight, len(pairs))
 
     def add_difference(self, both: ChainState, pairs: Tensor, weight: float) -> None:
         """Adds weight · (f(x) - f(y)), with x the first half of the rows and y the second."""
-        if self._into is None or weight == 0:
-            return
-        row_weights = self._weigh(pairs)
-        self._enter(both, pairs.repeat(2), torch.cat((row_weights, -row_weights)), weight)
-
-    def _weigh(self, pairs: Tensor) -> Tensor:
-        if self._row_weights is None:
-            return torch.ones(len(pairs), device=pairs.device)
-        return self._row_weights[pairs]
+        self._enter(both, pairs.repeat(2), weight, len(pairs))
 
     def flush(self) -> None:
         """Adds what waits."""
         if self._into is None or not self._lots:
             return
-        state, pairs, signs = self._lots[0]
-        if len(self._lots) > 1:
-            trajectory, all_pairs, all_signs = zip(*self._lots, strict=True)
-            state, pairs, signs = join_states(*trajectory), torch.cat(all_pairs), torch.cat(all_signs)
+        trajectory, all_pairs, all_signs = zip(*self._lots, strict=True)
+        state, pairs, signs = join_states(*trajectory), torch.cat(all_pairs), torch.cat(all_signs)
         self._lots = []
         machine, states, fields = self._hamiltonian.select_rows(pairs), state.states, state.fields
         weights = self._magnitude * signs.to(states[0])
         self._into.add(machine, states, weights, self._summed, fields)
 
-    def _enter(self, state: ChainState, pairs: Tensor, signs: Tensor, weight: float) -> None:
-        if self._into is None or weight == 0 or len(signs) == 0:
+    def _enter(self, state: ChainState, pairs: Tensor, weight: float, added: int) -> None:
+        """Adds f of the first rows, so many, and takes away that of the others."""
+        if self._into is None or weight == 0 or len(pairs) == 0:
             return
+        row_weights = self._row_weights
+        signs = torch.ones(len(pairs), device=pairs.device) if row_weights is None else row_weights[pairs]
+        signs[added:].neg_()
         if abs(weight) != self._magnitude:
             self.flush()
             self._magnitude = abs(weight)

@@ -5,7 +5,6 @@ from harmonium.sums.hidden_states import (
     Posterior as Posterior,
     exact_hamiltonian as exact_hamiltonian,
     has_hidden_states as has_hidden_states,
-    list_states as list_states,
     nothing_seen as nothing_seen,
     visible_means_given as visible_means_given,
 )
@@ -22,6 +21,7 @@ from harmonium.sums.limits import (
     seconds_of_joined as seconds_of_joined,
     seconds_of_table as seconds_of_table,
 )
+from harmonium.sums.listing import list_states as list_states
 from harmonium.sums.plan import (
     expect as expect,
     few_states as few_states,

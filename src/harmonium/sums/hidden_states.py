@@ -17,6 +17,7 @@ from harmonium.layers import Layer, Moments, Theta
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
 from harmonium.sums.joined_gaussians import JoinedGaussians, JoinedRows, SecondMoments, columns_of
 from harmonium.sums.limits import MAX_HIDDEN_STATES
+from harmonium.sums.listing import list_states
 
 MAX_JOINED_COLUMNS = 32
 """Hidden columns at most beside joined Gaussian layers: their squares, kept for every state, take 35 MB."""
@@ -312,7 +313,10 @@ class Posterior:
         if self._blank:
             self._logits += table.log_partitions.sum(1)
             return self._logits.new_zeros(len(self._x), dtype=torch.float64)
-        self._logits.addmm_(self._x, table.field.t())
+        seen: Tensor | slice = slice(None)
+        if self._missing is not None:
+            seen = self._find_some(~self._missing)[1]
+        self._logits.addmm_(self._x[:, seen], table.field[:, seen].t())
         by_layer = [
             hamiltonian.layers[l].unit_log_weights(self._x[:, columns], hamiltonian.thetas[l])
             for l, columns in table.columns.items()
@@ -320,7 +324,9 @@ class Posterior:
         weights = torch.cat([self._x[:, :0], *by_layer], 1)
         if self._missing is not None:
             lacking = self._missing[:, table.first_columns]
-            marks, some = self._find_some(lacking)
+            always = lacking.all(0)  # of these one sum serves all rows
+            self._logits += table.log_partitions @ always.to(self._x.dtype)
+            marks, some = self._find_some(lacking & ~always)
             self._logits.addmm_(marks, table.log_partitions[:, some].t())
             weights = weights.masked_fill(lacking, 0.0)
         return weights.sum(-1, dtype=torch.float64)
@@ -494,18 +500,3 @@ class Posterior:
                     thetas[l].append(row_weights @ t.masked_fill(missing[:, columns], 0.0) + of_missing)
         products = by_state @ table.states
         return thetas, {l: products[columns] for l, columns in table.columns.items()}
-
-
-def list_states(hamiltonian: Hamiltonian, among: Sequence[int]) -> list[Tensor]:
-    """Returns all joint states of some layers, for each (states, width_l); of the others (states, 0)."""
-    layers = hamiltonian.layers
-    units = [layers[l].n_units for l in among]
-    radices = [layers[l].n_states or 0 for l, count in zip(among, units, strict=True) for _ in range(count)]
-    digits = torch.zeros(1, 0, dtype=torch.int64, device=hamiltonian.device)
-    if radices:
-        unit_states = [torch.arange(radix, device=hamiltonian.device) for radix in radices]
-        digits = torch.cartesian_prod(*unit_states).view(-1, len(unit_states))
-    states = [torch.empty(len(digits), 0, dtype=hamiltonian.dtype, device=hamiltonian.device)] * len(layers)
-    for l, layer_digits in zip(among, torch.split(digits, units, 1), strict=True):
-        states[l] = layers[l].from_digits(layer_digits).to(hamiltonian.dtype)
-    return states

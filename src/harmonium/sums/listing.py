@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import inf, log2, prod
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from harmonium import _device
-from harmonium.layers import Layer
 from harmonium.machine import Hamiltonian, States, Statistics
 
 _BLOCK_ELEMENTS = 1 << 21  # float64 numbers in the largest array of a block: 16 MiB, as the cache has it
@@ -79,8 +78,7 @@ class Listing:
         self._axes = {l: _find_axis(hamiltonian, l, grid) for l in self.listed}
         cells = [axis.step.log().sum() for axis in self._axes.values() if axis.step is not None]
         self._log_cell = float(sum(cells))
-        self._radices = [n for axis in self._axes.values() for n in axis.counts]
-        self._states = prod(self._radices)
+        self._states = prod(n for axis in self._axes.values() for n in axis.counts)
         self.log2_states = log2(self._states) if self._states else inf
         self.columns = sum(layer.width for layer in hamiltonian.layers)
         self.unit_updates = rows * self.columns * (inf if self.log2_states > 1000 else 2.0**self.log2_states)
@@ -121,8 +119,6 @@ class Listing:
             return
         hamiltonian, rows, device = self.hamiltonian, self.rows, self.hamiltonian.device
         size = max(1, _BLOCK_ELEMENTS // (max(layer.width for layer in hamiltonian.layers) * rows))
-        strides = [prod(self._radices[i + 1 :]) for i in range(len(self._radices))]
-        stride, radix = _device.to_device(torch.tensor([strides, self._radices], dtype=torch.int64), device)
         bare, clamped_states = replace(hamiltonian, held=None), self._shown
         partly = [l for l in (*self.listed, *self.summed) if hamiltonian.mask(l) is not None]
         times = 1 if set(partly).isdisjoint(self.listed) else rows
@@ -140,16 +136,11 @@ class Listing:
             base -= bare.energy(clamped_states, self._clamped).unsqueeze(1)
         for start in range(0, self._states, size):
             index = torch.arange(start, min(start + size, self._states), device=device)
-            # A state's number, read in the mixed base of the units' state counts, has a digit for every unit.
-            digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
             part, count = bare, len(index)
             if partly:
                 part = hamiltonian.select_rows(torch.arange(rows, device=device).repeat_interleave(count))
-            states = [digits.new_empty(times * count, 0, dtype=hamiltonian.dtype)] * len(hamiltonian.layers)
-            parts = torch.split(digits, [len(axis.counts) for axis in self._axes.values()], 1)
-            for (l, axis), layer_digits in zip(self._axes.items(), parts, strict=True):
-                x = _states_of(hamiltonian.layers[l], axis, layer_digits).to(hamiltonian.dtype)
-                states[l] = x.repeat(times, 1)
+            states = [x.repeat(times, 1) for x in _states_of(hamiltonian, self._axes, index)]
+            for l, axis in self._axes.items():
                 if len(axis.units) < hamiltonian.layers[l].n_units:  # elsewhere ``agrees`` tells states apart
                     states[l] = part.apply_clamp(l, states[l])
             log_weights = base.expand(rows, count)
@@ -202,14 +193,31 @@ def _find_axis(hamiltonian: Hamiltonian, l: int, grid: bool) -> _Axis:
     return _Axis(units, counts, low - _REACH * step, step)
 
 
-def _states_of(layer: Layer, axis: _Axis, digits: Tensor) -> Tensor:
-    """Returns states of a layer, (states, width), for the digits of the units of an axis."""
-    if axis.low is not None and axis.step is not None:
-        x = axis.low.new_zeros(len(digits), layer.n_units)
-        x[:, axis.units] = axis.low + digits * axis.step
-        return x
-    if len(axis.units) == layer.n_units:
-        return layer.from_digits(digits)
-    every = digits.new_zeros(len(digits), layer.n_units)
-    every[:, axis.units] = digits
-    return layer.from_digits(every)
+def list_states(hamiltonian: Hamiltonian, among: Sequence[int]) -> States:
+    """Returns all joint states of some layers, for each (states, width_l); of the others (states, 0)."""
+    free = replace(hamiltonian, held=None)
+    axes = {l: _find_axis(free, l, grid=False) for l in among}
+    number = prod(n for axis in axes.values() for n in axis.counts)
+    return _states_of(free, axes, torch.arange(number, device=hamiltonian.device))
+
+
+def _states_of(hamiltonian: Hamiltonian, axes: Mapping[int, _Axis], index: Tensor) -> States:
+    """Returns the joint states of some numbers, the last unit fastest: (states, width_l), or (states, 0)."""
+    # A state's number, read in the mixed base of the units' state counts, has a digit for every unit.
+    radices = [n for axis in axes.values() for n in axis.counts]
+    strides = [prod(radices[i + 1 :]) for i in range(len(radices))]
+    stride, radix = _device.to_device(torch.tensor([strides, radices], dtype=torch.int64), index.device)
+    digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
+    states = [digits.new_empty(len(index), 0, dtype=hamiltonian.dtype)] * len(hamiltonian.layers)
+    parts = torch.split(digits, [len(axis.counts) for axis in axes.values()], 1)
+    for (l, axis), layer_digits in zip(axes.items(), parts, strict=True):
+        layer = hamiltonian.layers[l]
+        if axis.low is not None and axis.step is not None:
+            x = axis.low.new_zeros(len(index), layer.n_units)
+            x[:, axis.units] = axis.low + layer_digits * axis.step
+        else:
+            every = digits.new_zeros(len(index), layer.n_units)
+            every[:, axis.units] = layer_digits
+            x = layer.from_digits(every)
+        states[l] = x.to(hamiltonian.dtype)
+    return states

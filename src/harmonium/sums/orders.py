@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from math import log2
+from math import inf, log2
 from typing import NamedTuple, final
 
 import numpy as np
@@ -16,7 +16,7 @@ from harmonium.sums.limits import EXPLICIT_LIMIT, MAX_TABLE_ENTRIES, STEP_UPDATE
 _ROWS = 1024  # that are summed out together at most
 _BLOCK = 1 << 22  # entries of a table of all rows that are summed out together: 32 MiB
 _MOST = 1 << 16  # units up to which an order is searched, which takes two seconds
-_FILLED = 500  # units up to which fewest new pairs are tried: 0.1 s for a square lattice
+_FILLED = 500  # units up to which new pairs are counted: 0.1 s for a square lattice
 _KEPT = 256  # orders of one graph, such as of rows that lack different cells
 
 Neighbours = dict[int, set[int]]
@@ -45,7 +45,6 @@ class EliminationOrder(NamedTuple):
     Attributes:
         units: layer and number of each of them.
         leaves: layer and number of each free unit of another kind, which ψ sums out first.
-        leaf_neighbours: for every leaf the units joined to it.
         order: indices of ``units`` as they are summed out.
         scopes: for every unit those that its message is a table over, first the one that is summed out next.
         entries: Entries of all tables of a row.
@@ -54,7 +53,6 @@ class EliminationOrder(NamedTuple):
 
     units: list[tuple[int, int]]
     leaves: list[tuple[int, int]]
-    leaf_neighbours: list[list[int]]
     order: list[int]
     scopes: list[tuple[int, ...]]
     entries: float
@@ -74,9 +72,9 @@ class EliminationOrder(NamedTuple):
 def find_order(hamiltonian: Hamiltonian, free: Mapping[int, Sequence[int]]) -> EliminationOrder | None:
     """Returns the cheapest order found that sums out all free units; None where all are too expensive.
 
-    Tried are a sweep from one end of the graph to the other (Cuthill & McKee 1969), fewest neighbours first
-    and fewest new pairs first. What is found is kept with the graph; dense layers are refused without a
-    search, by the number of neighbours alone.
+    Tried are a sweep from one end of the graph to the other (Cuthill & McKee 1969) and fewest new pairs
+    first, of many units fewest neighbours. What is found is kept with the graph; dense layers are refused
+    without a search, by the number of neighbours alone.
 
     Args:
         hamiltonian: the machine.
@@ -85,25 +83,35 @@ def find_order(hamiltonian: Hamiltonian, free: Mapping[int, Sequence[int]]) -> E
     graph, layers = hamiltonian.graph, hamiltonian.layers
     key = tuple((l, tuple(units)) for l, units in sorted(free.items()))
     if key not in graph.orders:
-        search = _Search(graph, layers, free)
-        if sum(map(len, free.values())) > _MOST or search.least_size() > log2(MAX_TABLE_ENTRIES):
+        if sum(map(len, free.values())) > _MOST or _is_dense(graph, layers, free):
             return None
         if len(graph.orders) >= _KEPT:
             graph.orders.clear()
-        graph.orders[key] = search.best
+        graph.orders[key] = _search(graph, layers, free)
     order: EliminationOrder | None = graph.orders[key]
     return order
 
 
-def list_pairs(
-    graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]], *, dense: bool = True
-) -> Iterator[Pairs]:
-    """Yields the pairs of free units that each edge joins; without ``dense`` not those of full matrices."""
+def _is_dense(graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]]) -> bool:
+    """Returns whether a full matrix joins so many units that a table is too large in every order."""
+    # The first of them that is summed out has all units of the other layer for neighbours; real ones come
+    # before all others.
+    sizes = {l: log2(layers[l].n_states or 1) * len(units) for l, units in free.items()}
+    sizes |= {l: inf for l in free if not layers[l].discrete}
+    for edge, (l, m) in enumerate(graph.edges):
+        size = min(sizes.get(l, 0.0), sizes.get(m, 0.0))
+        if size > log2(MAX_TABLE_ENTRIES) and graph.patterns[edge] is None and graph.joined[edge] is None:
+            return True
+    return False
+
+
+def list_pairs(graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]]) -> Iterator[Pairs]:
+    """Yields the pairs of free units that each edge joins."""
     marks = {l: np.bincount(units, minlength=layers[l].n_units) > 0 for l, units in free.items()}
     for edge, (l, m) in enumerate(graph.edges):
         pattern, numbers = graph.patterns[edge], None
         joined = graph.joined[edge] if pattern is None else None
-        if l not in marks or m not in marks or (pattern is None and joined is None and not dense):
+        if l not in marks or m not in marks:
             continue
         if pattern is not None:
             below, above = pattern.pairs.t().cpu().numpy()
@@ -119,141 +127,110 @@ def list_pairs(
             yield Pairs(edge, below, above, numbers)
 
 
-@final
-class _Search:
-    """The search for an order over the free units of a machine."""
-
-    def __init__(self, graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]]) -> None:
-        self._graph, self._layers, self._free = graph, layers, free
-        self._all = [(l, int(i)) for l, units in sorted(free.items()) for i in units]
-        self._units = [unit for unit in self._all if layers[unit[0]].discrete]
-        self._sizes = [log2(layers[l].n_states or 1) for l, _ in self._units]
-
-    @property
-    def best(self) -> EliminationOrder | None:
-        """The cheapest order; None where each is beyond what a sum may cost."""
-        index = {unit: i for i, unit in enumerate(self._units)}
-        leaves = [unit for unit in self._all if unit not in index]
-        leaf_neighbours: dict[tuple[int, int], list[int]] = {leaf: [] for leaf in leaves}
-        joined: Neighbours = {i: set() for i in range(len(self._units))}
-        for edge, below, above, _ in list_pairs(self._graph, self._layers, self._free):
-            l, m = self._graph.edges[edge]
-            for a, b in zip(below.tolist(), above.tolist(), strict=True):
-                first, second = index.get((l, a)), index.get((m, b))
-                if first is None and second is None:
-                    return None
-                if first is None or second is None:
-                    leaf, unit = ((l, a), second) if first is None else ((m, b), first)
-                    assert unit is not None
-                    leaf_neighbours[leaf].append(unit)
-                else:
-                    joined[first].add(second)
-                    joined[second].add(first)
-        entries = 0.0
-        for units in leaf_neighbours.values():
-            size = sum(self._sizes[i] for i in units)
-            if size > log2(MAX_TABLE_ENTRIES):
-                return None
-            entries += 2.0**size
-            for i in units:
-                joined[i].update(set(units) - {i})
-        return self._order(leaves, list(leaf_neighbours.values()), joined, entries)
-
-    def _order(
-        self,
-        leaves: list[tuple[int, int]],
-        leaf_neighbours: list[list[int]],
-        joined: Neighbours,
-        already: float,
-    ) -> EliminationOrder | None:
-        """Returns the cheapest of some orders of units with these neighbours."""
-        best: EliminationOrder | None = None
-        limit = EXPLICIT_LIMIT - already
-        rules: list[Callable[[], list[int] | None]] = [
-            lambda: _sweep(joined),
-            lambda: self._greedy(joined, self._sum_neighbours),
-        ]
-        if len(self._units) <= _FILLED:
-            rules.append(lambda: self._greedy(joined, _count_new_pairs))
-        for rule in rules:
-            order = rule()
-            eliminated = None if order is None else self._eliminate(joined, order, limit)
-            if order is not None and eliminated is not None:
-                scopes, limit, largest = eliminated
-                total = already + limit
-                best = EliminationOrder(self._units, leaves, leaf_neighbours, order, scopes, total, largest)
-        return best
-
-    def _eliminate(
-        self, joined: Neighbours, order: Sequence[int], limit: float
-    ) -> tuple[list[tuple[int, ...]], float, float] | None:
-        """Returns scopes of an order, the entries of all tables and of the largest; None beyond a limit."""
+def _search(
+    graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]]
+) -> EliminationOrder | None:
+    """Returns the cheaper of two orders; None where each is beyond what a sum may cost."""
+    every = [(l, int(i)) for l, numbers in sorted(free.items()) for i in numbers]
+    units = [unit for unit in every if layers[unit[0]].discrete]
+    leaves = [unit for unit in every if not layers[unit[0]].discrete]
+    index = {l: np.zeros(layers[l].n_units, dtype=np.int64) for l in free}
+    for i, (l, unit) in enumerate(units + leaves):
+        index[l][unit] = i
+    ends = [np.zeros((2, 0), dtype=np.int64)]
+    for edge, below, above, _ in list_pairs(graph, layers, free):
+        l, m = graph.edges[edge]
+        ends.append(np.stack([index[l][below], index[m][above]]))
+    first, second = np.concatenate(ends, 1)
+    sizes = np.array(
+        [log2(layers[l].n_states or 1) if layers[l].discrete else 0.0 for l, _ in units + leaves]
+    )
+    least = (
+        sizes + np.bincount(first, sizes[second], len(sizes)) + np.bincount(second, sizes[first], len(sizes))
+    )
+    of_leaves, most = least[len(units) :], log2(MAX_TABLE_ENTRIES)
+    if min(least, default=0.0) > most or max(of_leaves, default=0.0) > most:
+        return None
+    if bool((np.minimum(first, second) >= len(units)).any()):  # ψ of a leaf is not affine in another
+        return None
+    joined: Neighbours = {i: set() for i in range(len(sizes))}
+    for i, j in zip(first.tolist(), second.tolist(), strict=True):
+        joined[i].add(j)
+        joined[j].add(i)
+    for leaf in range(len(units), len(sizes)):
+        _remove(joined, leaf)
+    best, already = None, float(np.exp2(of_leaves).sum())
+    limit = EXPLICIT_LIMIT - already
+    for rule in (_sweep, _cheapest):
         neighbours = {i: set(others) for i, others in joined.items()}
-        scopes: list[tuple[int, ...]] = [()] * len(joined)
-        rank = {i: step for step, i in enumerate(order)}
-        entries, largest, waiting = 0.0, 1.0, dict[int, float]()
-        for i in order:
-            scopes[i] = tuple(sorted(neighbours[i], key=rank.__getitem__))
-            size = self._sizes[i] + sum(self._sizes[j] for j in scopes[i])
-            if size > log2(MAX_TABLE_ENTRIES):
-                return None
-            entries, largest = entries + 2.0**size, max(largest, 2.0**size)
-            waiting.pop(i, None)
-            if scopes[i]:
-                waiting[scopes[i][0]] = waiting.get(scopes[i][0], 0.0) + 2.0 ** (size - self._sizes[i])
-            if entries > limit or sum(waiting.values()) > 2 * MAX_TABLE_ENTRIES:
-                return None
-            _remove(neighbours, i)
-        return scopes, entries, largest
+        found = _eliminate(neighbours, rule(neighbours, sizes.tolist()), sizes.tolist(), limit)
+        if found is not None:
+            order, scopes, limit, largest = found
+            best = EliminationOrder(units, leaves, order, scopes, already + limit, largest)
+    return best
 
-    def _greedy(self, joined: Neighbours, cost: Callable[[Neighbours, int], float]) -> list[int] | None:
-        """Returns the order that sums out the cheapest unit next; None where a table is too large."""
-        neighbours = {i: set(others) for i, others in joined.items()}
-        costs = {i: cost(neighbours, i) for i in neighbours}
-        heap = [(x, i) for i, x in costs.items()]
-        heapify(heap)
-        order: list[int] = []
-        while heap:
-            x, i = heappop(heap)
-            if costs.get(i) != x:
-                continue
-            del costs[i]
-            if self._sum_neighbours(neighbours, i) > log2(MAX_TABLE_ENTRIES):
-                return None
-            order.append(i)
-            adjacent = neighbours[i]
-            _remove(neighbours, i)
-            further = (
-                set()
-                if cost == self._sum_neighbours
-                else set[int]().union(*(neighbours[j] for j in adjacent))
-            )
-            for j in adjacent | further:
-                y = cost(neighbours, j)
-                if y != costs[j]:
-                    costs[j] = y
-                    heappush(heap, (y, j))
-        return order
 
-    def _sum_neighbours(self, neighbours: Neighbours, i: int) -> float:
-        """Returns log2 of the table of a unit and its neighbours."""
-        return self._sizes[i] + sum(self._sizes[j] for j in neighbours[i])
+def _eliminate(
+    neighbours: Neighbours, units: Iterable[int], sizes: Sequence[float], limit: float
+) -> tuple[list[int], list[tuple[int, ...]], float, float] | None:
+    """Takes units out of a graph as they come, of log2 states ``sizes``.
 
-    def least_size(self) -> float:
-        """Returns a bound on log2 of the largest table: the least over units of that of its neighbours."""
-        graph, layers, free = self._graph, self._layers, self._free
-        counts = {l: np.zeros(layers[l].n_units) for l in free}
-        bits = {l: log2(layers[l].n_states or 1) for l in free}
-        for edge, (l, m) in enumerate(graph.edges):
-            if l in free and m in free and graph.patterns[edge] is None and graph.joined[edge] is None:
-                counts[l] += bits[m] * (len(free[m]) - (l == m))  # without a list of pairs
-                if l != m:
-                    counts[m] += bits[l] * len(free[l])
-        for edge, below, above, _ in list_pairs(graph, layers, free, dense=False):
-            l, m = graph.edges[edge]
-            np.add.at(counts[l], below, bits[m])
-            np.add.at(counts[m], above, bits[l])
-        return min((float(counts[l][i]) for l, i in self._all), default=0.0)
+    Returns:
+        Their order, the scopes, the entries of all tables and of the largest; None beyond a limit.
+    """
+    order, around = list[int](), [set[int]()] * len(neighbours)
+    entries, largest = 0.0, 1.0
+    for i in units:
+        order.append(i)
+        around[i] = set(neighbours[i])
+        size = sizes[i] + sum(sizes[j] for j in around[i])
+        if size > log2(MAX_TABLE_ENTRIES):
+            return None
+        entries, largest = entries + 2.0**size, max(largest, 2.0**size)
+        if entries > limit:
+            return None
+        _remove(neighbours, i)
+    rank = {i: step for step, i in enumerate(order)}
+    scopes = [tuple(sorted(others, key=rank.__getitem__)) for others in around]
+    waiting, waits_for = 0.0, [0.0] * len(scopes)  # entries of messages, in all and for each unit
+    for i in order:
+        waiting -= waits_for[i]
+        if scopes[i]:
+            message = 2.0 ** sum(sizes[j] for j in scopes[i])
+            waiting, waits_for[scopes[i][0]] = waiting + message, waits_for[scopes[i][0]] + message
+        if waiting > 2 * MAX_TABLE_ENTRIES:
+            return None
+    return order, scopes, entries, largest
+
+
+def _cheapest(neighbours: Neighbours, sizes: Sequence[float]) -> Iterator[int]:
+    """Yields the unit whose removal joins fewest new pairs, of many units that with the smallest table.
+
+    Whoever asks for the next one has taken the last one out of the graph.
+    """
+    counted = len(neighbours) <= _FILLED
+
+    def cost(i: int) -> float:
+        around = neighbours[i]
+        if not counted:
+            return sizes[i] + sum(sizes[j] for j in around)
+        return sum(len(around) - 1 - len(around & neighbours[j]) for j in around) / 2
+
+    costs = {i: cost(i) for i in neighbours}
+    heap = [(x, i) for i, x in costs.items()]
+    heapify(heap)
+    while heap:
+        x, i = heappop(heap)
+        if costs.get(i) != x:
+            continue
+        del costs[i]
+        adjacent = neighbours[i]
+        yield i
+        for j in adjacent.union(*(neighbours[j] for j in adjacent)) if counted else adjacent:
+            y = cost(j)
+            if y != costs[j]:
+                costs[j] = y
+                heappush(heap, (y, j))
 
 
 def _remove(neighbours: Neighbours, i: int) -> None:
@@ -264,13 +241,7 @@ def _remove(neighbours: Neighbours, i: int) -> None:
         neighbours[j] -= {i, j}
 
 
-def _count_new_pairs(neighbours: Neighbours, i: int) -> float:
-    """Returns the pairs of neighbours of a unit that are not joined yet."""
-    adjacent = neighbours[i]
-    return sum(len(adjacent) - 1 - len(adjacent & neighbours[j]) for j in adjacent) / 2
-
-
-def _sweep(joined: Neighbours) -> list[int]:
+def _sweep(joined: Neighbours, _: Sequence[float]) -> list[int]:
     """Returns units by their distance from one end of the graph."""
     from scipy.sparse import csr_matrix  # slow to import, and only needed here
     from scipy.sparse.csgraph import reverse_cuthill_mckee
