@@ -203,7 +203,7 @@ def test_a_compiled_chain_notices_a_cycle():
     J, beta = tuple(np.full((1, 1), value, np.float32) for value in (1, -1)), np.float32(1)
     x, fields = np.ones((3, 2), np.float32), np.array([[-1, 1], [-1, 1], [1, 1]], np.float32)
     bias, low, halves = np.zeros(2, np.float32), np.full(2, -1, np.float32), np.zeros(3, np.int64)
-    calls.over("climb", 3, 2, _PATIENCE, parts, ways, J, beta, bias, low, x, fields, halves)
+    calls.over("per_row.climb", 3, 2, _PATIENCE, parts, ways, J, beta, bias, low, x, fields, halves)
     # Seen at the first odd half-step from then on, and again a cycle of four later; the last row is at rest.
     assert halves.tolist() == [_PATIENCE + 6, _PATIENCE + 6, 3]
 

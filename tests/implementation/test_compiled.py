@@ -200,10 +200,10 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
     with torch.no_grad():
         list(path(TWO_VALUED["both"](), torch.Generator().manual_seed(1)))
     expected = {
-        half_step: "draw",
-        mirrored_half_step: "draw",
-        coupled_half_step: "couple",
-        coupled_sweep: "couple",
+        half_step: "per_row.draw",
+        mirrored_half_step: "per_row.draw",
+        coupled_half_step: "per_row.couple",
+        coupled_sweep: "per_row.couple",
     }
     assert expected[path] in names
 

@@ -86,7 +86,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     names, over, sweep_two_valued = [], calls.over, calls.sweep_two_valued
 
     def noted(name: str, *rest: object) -> None:
-        names.extend([name] if str(name).endswith("categorical") else [])
+        names.extend([name[6:]] if str(name).startswith("potts.") else [])
         over(name, *rest)
 
     monkeypatch.setattr(choice, "IN_TURN", 0)

@@ -18,7 +18,7 @@ from scipy.special import ellipk
 from statistical.support import FAILURE_RATE
 
 import harmonium as hm
-from harmonium.backends import RowsInTurn, SparsityPattern, calls, choice, colouring
+from harmonium.backends import RowsInTurn, SparsityPattern, choice, colouring
 
 pytest.importorskip("numba")
 sparse_sweeps = pytest.importorskip("harmonium.backends.sparse_sweeps")
@@ -246,8 +246,10 @@ def test_energies_of_pairs(values, chains):
 def test_energies_of_a_machine(monkeypatch):
     """States by words, means by products: both as float64 has them, β and biases included."""
     called = []
-    energies = calls.pair_energies
-    monkeypatch.setattr(calls, "pair_energies", lambda *what: called.append(energies(*what)) or called[-1])
+    energies = sparse_sweeps.pair_energies
+    monkeypatch.setattr(
+        sparse_sweeps, "pair_energies", lambda *what: called.append(energies(*what)) or called[-1]
+    )
     monkeypatch.setattr(choice, "IN_TURN", 0)
     pairs = torch.as_tensor(lattice(4, True))
     machine = hm.BoltzmannMachine(

@@ -28,11 +28,11 @@ from harmonium.backends.products import (
     sum_of_lots as sum_of_lots,
 )
 from harmonium.backends.recording import Recording as Recording, pays as pays, repeat as repeat
-from harmonium.backends.rounding import PRECISIONS as PRECISIONS, current as current, precision as precision
+from harmonium.backends.rounding import PRECISIONS as PRECISIONS, precision as precision
+from harmonium.backends.runs import run as run
 from harmonium.backends.sparsity import (
     Compressed as Compressed,
     RowsInTurn as RowsInTurn,
     SparseMatrix as SparseMatrix,
-    SparseProductSum as SparseProductSum,
     SparsityPattern as SparsityPattern,
 )

@@ -59,10 +59,10 @@ def bits(x: Tensor, transposed: bool = False) -> Bits | None:
     values = np.ascontiguousarray(values)
     m, k = values.shape[::-1] if transposed else values.shape
     words = np.empty((-(-k // PER_WORD), m), np.uint64)
-    way, shares = ("bits_of_columns", len(words)) if transposed else ("bits_of_rows", m)
+    way, shares = ("columns", len(words)) if transposed else ("rows", m)
     for low in (0.0, -1.0):
         wrong = np.zeros(1, np.uint8)
-        calls.over(way, shares, values, low, words, wrong)
+        calls.over(f"bit_matmul.bits_of_{way}", shares, values, low, words, wrong)
         if not wrong[0]:
             return Bits(words, low, (m, k))
     return None
@@ -109,7 +109,7 @@ class Fixed:
         for i, (lot, room) in enumerate(zip(self._lots, rooms, strict=True)):
             last, grow = first - (-room[0].shape[1] // PER_WORD), i > 0 or total is not None
             arguments = x.words[first:last], int(x.low), *lot, known, *room, grow, made
-            calls.over("multiply", shares, *arguments)
+            calls.over("bit_matmul.multiply", shares, *arguments)
             first = last
         self._written = rooms  # threads that come at once have written each their own
         if total is not None and not total.is_inference():

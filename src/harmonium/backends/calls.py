@@ -27,11 +27,6 @@ LOT = 64
 """Rows that ``potts`` draws together, whatever the number of threads: four vectors of 16 floats."""
 WORTH_A_THREAD = {"per_row": 16, "potts": 2, "bit_matmul": 4}
 """Shares that are worth a thread, by file: rows, lots of rows, columns of tables; fewer take less by one."""
-_NAMES = {
-    "per_row": ("climb", "couple", "draw", "rise", "uniform"),
-    "potts": ("draw_categorical", "sweep_categorical"),
-    "bit_matmul": ("bits_of_columns", "bits_of_rows", "multiply"),
-}
 
 
 def key(generator: torch.Generator) -> np.uint64:
@@ -74,7 +69,7 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
         bias, field = bias.new_zeros(bias.shape[1]), field + bias
     x = field.new_empty(field.shape)
     gain, low = _gain_and_low((len(bias),), (values,))
-    over("draw", len(field), field.contiguous(), bias.contiguous(), gain, low, key, mirrored_from, x)
+    over("per_row.draw", len(field), field.contiguous(), bias.contiguous(), gain, low, key, mirrored_from, x)
     return x
 
 
@@ -93,7 +88,7 @@ def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) ->
         bias, field = bias.new_zeros(bias.shape[1]), field + bias
     x = field.new_empty(field.shape)
     q = field.shape[1] // units
-    over("draw_categorical", -(-len(x) // LOT), field.contiguous(), q, bias.contiguous(), key, x)
+    over("potts.draw_categorical", -(-len(x) // LOT), field.contiguous(), q, bias.contiguous(), key, x)
     return x
 
 
@@ -120,7 +115,7 @@ def draw_in_turn(
         *(outside, hamiltonian.beta_times(x.new_ones(len(x))), held, *hamiltonian.graph.in_turn[layer]),
         *(key, nothing if noise is None else noise, drawn),
     )
-    over("sweep_categorical", -(-len(x) // LOT), x, kind.n_states, J, bias, *rest)
+    over("potts.sweep_categorical", -(-len(x) // LOT), x, kind.n_states, J, bias, *rest)
     return drawn
 
 
@@ -143,7 +138,7 @@ def sweep_two_valued(
     drawn: Tensor = _sparse().sweep_edges(
         hamiltonian.apply_clamp(layer, states[layer]),
         bias,
-        _edge_couplings(hamiltonian, layer),
+        edge_couplings(hamiltonian, layer),
         keys,
         beta=hamiltonian.beta,
         kernel="metropolis" if metropolis else "gibbs",
@@ -153,22 +148,7 @@ def sweep_two_valued(
     return drawn
 
 
-def pair_energies(hamiltonian: Any, layer: int, x: Tensor) -> Tensor | None:
-    """Returns Σ J_ij x_i x_j over the pairs within a layer that ``choice.energies_by_word`` serves.
-
-    Args:
-        hamiltonian: the machine in natural parameters.
-        layer: the layer.
-        x: its states, (batch, n_units).
-
-    Returns:
-        float64 (batch,); None for means, or whatever else has other values than the two of the units.
-    """
-    energies: Tensor | None = _sparse().pair_energies(x, _edge_couplings(hamiltonian, layer))
-    return energies
-
-
-def _edge_couplings(hamiltonian: Any, layer: int) -> Any:
+def edge_couplings(hamiltonian: Any, layer: int) -> Any:
     """Returns the ``EdgeCouplings`` of a layer, which are kept with J."""
     rows, values = hamiltonian.graph.rows_in_turn(layer), hamiltonian.layers[layer].two_values
     join = partial(_sparse().join_edges, rows=rows, two_values=values)
@@ -192,16 +172,16 @@ def anneal(
     x, rise = torch.empty_like(field), field.new_zeros(len(field) if summed else 0, dtype=torch.float64)
     if summed:
         both = biases[0].detach().numpy(), biases[1].detach().numpy()
-        over("rise", len(field), field, betas, both, gain, low, rise)
-    over("draw", len(field), field.mul_(betas[1]), biases[1], gain, low, key, 0, x)
+        over("per_row.rise", len(field), field, betas, both, gain, low, rise)
+    over("per_row.draw", len(field), field.mul_(betas[1]), biases[1], gain, low, key, 0, x)
     return x, rise if summed else 0.0
 
 
 def over(work: Any, shares: int, *arguments: Any, least: int = 1) -> None:
     """Runs a compiled function(first, last, *arguments) over all shares, cut among torch's threads.
 
-    ``work`` is the name of a function of these files, or a function of any module, ``least`` shares of which
-    are worth a thread; it returns nothing. Of tensors it gets the arrays.
+    ``work`` is a function, ``least`` shares of which are worth a thread, or its name and that of its file in
+    this folder, "per_row.draw", which is loaded then; it returns nothing. Of tensors it gets the arrays.
     """
     arrays: list[Any] = []
     for x in arguments:
@@ -217,5 +197,5 @@ def over(work: Any, shares: int, *arguments: Any, least: int = 1) -> None:
 @cache
 def _compiled(name: str) -> tuple[Any, int]:
     """Returns a function of this folder, which compiles at its first call, and what is worth a thread."""
-    file = next(file for file, names in _NAMES.items() if name in names)
-    return getattr(import_module(f"harmonium.backends.{file}"), name), WORTH_A_THREAD[file]
+    file, _, function = name.partition(".")
+    return getattr(import_module(f"harmonium.backends.{file}"), function), WORTH_A_THREAD.get(file, 1)

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from harmonium import _device
 from harmonium.backends import bits
 from harmonium.backends.calls import Values
 from harmonium.backends.rounding import ASKED
@@ -140,19 +139,6 @@ def layers_in_turn(machine: Machine, rows: int) -> set[int]:
 def two_valued_in_turn(machine: Machine, rows: int) -> set[int]:
     """Returns those of ``layers_in_turn`` that ``calls.sweep_two_valued`` moves."""
     return {l for l in layers_in_turn(machine, rows) if not machine.layers[l].one_hot}
-
-
-def energies_by_word(machine: Machine, l: int, x: Tensor) -> bool:
-    """Returns whether ``calls.pair_energies`` serves a layer, whose states may be means: (batch, width)."""
-    J = machine.J[machine.graph.inner[l]]
-    return (
-        machine.graph.patterns[machine.graph.inner[l]] is not None
-        and not _device.needs_grad(x, J)
-        and x.dim() == 2
-        and x.dtype is J.dtype
-        and single(x)
-        and l in two_valued_in_turn(machine, len(x))
-    )
 
 
 def small_pairs(machine: Machine) -> bool:

@@ -8,7 +8,7 @@ The functions that begin with a machine are methods of ``machine.Hamiltonian``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -286,7 +286,19 @@ def pair_energies(machine: Machine, l: int, x: Tensor) -> Tensor | None:
 
     None: products find it, as those are means or compiled code does not serve.
     """
-    return calls.pair_energies(machine, l, x) if choice.energies_by_word(machine, l, x) else None
+    J = machine.J[machine.graph.inner[l]]
+    serves = (
+        machine.graph.patterns[machine.graph.inner[l]] is not None
+        and not _device.needs_grad(x, J)
+        and x.dim() == 2
+        and x.dtype is J.dtype
+        and l in choice.two_valued_in_turn(machine, len(x))
+    )
+    if not serves:
+        return None
+    from harmonium.backends.sparse_sweeps import pair_energies as find  # needs numba
+
+    return find(x, calls.edge_couplings(machine, l))
 
 
 def walk(
@@ -296,7 +308,7 @@ def walk(
     generator: torch.Generator,
     metropolis: bool = False,
 ) -> Iterator[tuple[Any, Tensor | None]]:
-    """Returns the parts of a sweep, drawing the units of a layer one after the other where that pays.
+    """Yields the parts of a sweep, drawing the units of a layer one after the other where that pays.
 
     Args:
         machine: the machine, with what is held.
@@ -306,22 +318,12 @@ def walk(
         generator: source of noise.
         metropolis: whether to propose and accept as ``chains.Metropolis`` does, in place of a Gibbs sweep.
 
-    Returns:
+    Yields:
         Every part to be drawn, and None; of a layer that was drawn its first part, and its new states.
     """
     if machine.held is None and not machine.graph.inner:
-        return zip(parts, repeat(None))
-    return _walk_in_turn(machine, states, parts, generator, metropolis)
-
-
-def _walk_in_turn(
-    machine: Machine,
-    states: list[Tensor],
-    parts: Iterable[Any],
-    generator: torch.Generator,
-    metropolis: bool,
-) -> Iterator[tuple[Any, Tensor | None]]:
-    """Walks as ``walk`` does where units are held, or joined within a layer."""
+        yield from zip(parts, repeat(None))
+        return
     held, begun, whole = machine.held, set[int](), set[int]()
     served = choice.two_valued_in_turn if metropolis else choice.layers_in_turn
     for part in parts:
@@ -358,21 +360,3 @@ def sweep_alone(
     moved, keys = list(states), calls.keys(sweeps, generator)
     moved[free[0]] = calls.sweep_two_valued(machine, free[0], moved, keys, metropolis)
     return moved
-
-
-def run_small_chains(
-    machine: Machine,
-    moves: Callable[[], Sequence[Any]],
-    states: Sequence[Tensor],
-    generator: torch.Generator,
-    **settings: Any,
-) -> tuple[list[Tensor], float, float] | None:
-    """Runs chains of a small machine with Gaussian units one by one (``langevin.run_small_chains``).
-
-    ``moves`` makes the ``chains.langevin.Relaxation`` of every sweep. None: the machine is not small.
-    """
-    if not choice.small_chains(machine):
-        return None
-    from harmonium.backends.langevin import run_small_chains as run  # needs numba
-
-    return run(machine, moves(), states, calls.key(generator), **settings)

@@ -7,7 +7,7 @@ computed twice, and statistics are summed on the way. Needs numba.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,23 +20,23 @@ from harmonium.backends.noise import fill, fill_normal, jit, room_for, seed, str
 from harmonium.backends.per_unit import change, copy, draw, log_odds, probabilities, row_of
 
 
-def run_small_chains(
-    hamiltonian: Machine, moves: Sequence[Any], states: Sequence[Tensor], key: np.uint64, *, into: Any,
-        weight: float,
-    burn_in: int,
+def run(
+    hamiltonian: Machine, states: Sequence[Tensor], key: np.uint64, *,
+    find_moves: Callable[[], Sequence[Any]], into: Any, weight: float, burn_in: int,
 ) -> tuple[list[Tensor], float, float]:  # fmt: skip
     """Runs free chains under a distribution that ``choice.small_chains`` serves, and adds their statistics.
 
     Args:
         hamiltonian: the machine in natural parameters.
-        moves: the ``chains.langevin.Relaxation`` of every sweep.
         states: States of the chains, for each layer (chains, width_l).
         key: Key of the noise.
+        find_moves: makes the ``chains.langevin.Relaxation`` of every sweep.
         into, weight, burn_in: as for ``chains.relax_alone``.
 
     Returns:
         The states of the chains, the acceptance, and the mean squared jump in units of the variance.
     """
+    moves = find_moves()
     adjusted = np.array([move.adjusted for move in moves])
     cold = np.array([1 / move.temperature for move in moves])
     J = np.ascontiguousarray((hamiltonian.J[0].detach() * hamiltonian.beta).numpy())

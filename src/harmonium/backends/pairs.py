@@ -8,6 +8,7 @@ costs what its arithmetic costs. Needs numba.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,20 +21,20 @@ from harmonium.backends.noise import fill, jit, mirror, room_for, seed, stream
 from harmonium.backends.per_unit import copy, couple_row, draw, log_odds, probabilities, row_of
 
 
-def run_small_pairs(
-    hamiltonian: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_sweeps: int | None,
-    into: Any, weight: float, antithetic: bool, hidden_by_noise: bool,
+def run(
+    hamiltonian: Machine, start: Sequence[Tensor], key: np.uint64, *, k: int, m: int, lag: int,
+    max_sweeps: int | None, into: Any, weight: float, antithetic: bool, hidden_by_noise: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Runs ``coupled.run_pairs`` from visible states, (pairs, width), where ``choice.small_pairs`` serves.
+    """Runs ``coupled.run_pairs`` from the visible states of ``start``, where ``choice.small_pairs`` serves.
 
-    Returns the fields of ``coupled.Meetings`` but ``lag``; of its states the visible ones alone.
+    Returns the fields of ``coupled.Meetings`` but ``lag``; of its states the visible ones alone are new.
     """
-    pairs, n0 = start.shape
+    pairs, n0 = start[0].shape
     J = _array(hamiltonian.J[0] * hamiltonian.beta)
     n1 = J.shape[1]
     layers = zip(hamiltonian.thetas, hamiltonian.layers, strict=True)
     visible, hidden = (units_of(theta, [layer.two_values]) for theta, layer in layers)
-    states = _array(start)
+    states = _array(start[0])
     horizon = states.copy()
     times, tries, cost = (np.zeros(pairs, np.int64) for _ in range(3))
     capped = np.zeros(pairs, np.bool_)
@@ -52,7 +53,11 @@ def run_small_pairs(
     changed, seen = flips.sum(0)
     arrays = {"times": times, "capped": capped, "tries": tries, "cost": cost}
     filled = {name: torch.from_numpy(values) for name, values in arrays.items()}
-    return {**filled, "flip_rate": float(changed / max(seen, 1)), "states": [torch.from_numpy(horizon)]}
+    return {
+        **filled,
+        "flip_rate": float(changed / max(seen, 1)),
+        "states": [torch.from_numpy(horizon), *start[1:]],
+    }
 
 
 def _array(x: Tensor) -> Any:

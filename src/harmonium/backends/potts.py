@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 from harmonium.backends.calls import LOT
 from harmonium.backends.noise import fill, jit, seed
-from harmonium.backends.per_unit import decay
+from harmonium.backends.per_unit import exponential
 
 _GROUP: Final = 16  # lots for which a table is made; their states stay in the second level of cache
 _LANES: Final = 8  # entries of a vector
@@ -157,14 +157,9 @@ def _pick(logits: Any, u: Any, digits: Any) -> None:
         for c in range(LOT):
             top[c] = max(top[c], logits[a, c])
     for a in range(q):
-        if logits.itemsize == 4:
-            for c in range(LOT):
-                total[c] += decay(top[c] - logits[a, c])
-                logits[a, c] = total[c]
-        else:
-            for c in range(LOT):
-                total[c] += np.exp(logits[a, c] - top[c])
-                logits[a, c] = total[c]
+        for c in range(LOT):
+            total[c] += exponential(logits[a, c] - top[c])
+            logits[a, c] = total[c]
     for c in range(LOT):
         total[c] *= u[c]
         digits[c] = 0

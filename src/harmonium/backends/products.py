@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 import torch
@@ -14,11 +13,10 @@ from harmonium.backends import bits, choice
 from harmonium.backends.choice import Machine, backend_of, multiply
 from harmonium.backends.cuda import tensor_core_sums
 from harmonium.backends.rounding import ASKED, multiply_rounded, rounded
-from harmonium.backends.sparsity import Compressed, sum_rows
+from harmonium.backends.sparsity import SparsityPattern
 
 _LOT = 128  # Thin products are summed in lots of so many rows: one long float32 sum would lose digits.
 _THIN = 16  # Below so many columns some processors' libraries add one row after the other.
-_DENSE = 8  # With more than one nonzero entry in 8 the dense product is faster than sums of rows.
 _NARROW = 32  # A matrix of fewer columns is multiplied faster without tables of sums.
 _LITTLE = 48  # Fewer rows do not pay for filling tables of sums.
 _MANY = 256  # From so many rows on, a product by bits pays although its result has to be transposed.
@@ -46,12 +44,10 @@ class PreparedMatrix:
 
     Args:
         y: (k, n).
-        sparse: whether to look for a y that is mostly zero; it is then multiplied from the left alone.
     """
 
-    def __init__(self, y: Tensor, sparse: bool = False) -> None:
+    def __init__(self, y: Tensor) -> None:
         self._y, self._size = y, y.numel()
-        self._few_rows = _few_rows(y) if sparse else None
         self._met = {False: 0, True: 0}
         self._fixed: dict[bool, tuple[int, bits.Fixed]] = {}  # of either side, with the version of y
         self._kept: dict[str, tuple[int, Tensor]] = {}  # y in a lower precision, with the version of y
@@ -60,14 +56,11 @@ class PreparedMatrix:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
         rows, asked = x.shape[0], ASKED.get()
-        if rows * self._size < choice.WORTHWHILE and asked == "float32" and self._few_rows is None:
+        if rows * self._size < choice.WORTHWHILE and asked == "float32":
             return x @ y
-        if (asked != "float32" or self._few_rows is not None) and not _device.needs_grad(x, y):
-            if asked != "float32" and x.dtype is torch.float32:
-                factor = self._rounded(asked)
-                return multiply_rounded(asked, rounded(asked, x), factor.t() if transposed else factor)
-            if self._few_rows is not None and not transposed:
-                return self._few_rows(x)
+        if asked != "float32" and x.dtype is torch.float32 and not _device.needs_grad(x, y):
+            factor = self._rounded(asked)
+            return multiply_rounded(asked, rounded(asked, x), factor.t() if transposed else factor)
         backend = backend_of(x, y)
         if backend is None:
             return x @ y
@@ -94,17 +87,18 @@ class PreparedMatrix:
 
 @final
 class OuterProductSum:
-    """Σ xᵀ @ y over batches of rows, (k, n), grown in place.
+    """Σ xᵀ @ y over batches of rows, (k, n), or its entries at the places of a pattern, grown in place.
 
     Where x or y has two values its bits pick sums, which grow the total where it stands, as torch's products
     do.
 
     Args:
-        like: a tensor of the shape (k, n), type and device of the sum.
+        like: a tensor of the shape (k, n), or (entries,), type and device of the sum.
+        pattern: the places; of a symmetric one the transposed products are added. None: all.
     """
 
-    def __init__(self, like: Tensor) -> None:
-        self._like = like
+    def __init__(self, like: Tensor, pattern: SparsityPattern | None = None) -> None:
+        self._like, self._pattern = like, pattern
         self._total: Tensor | None = None
 
     def add(self, x: Tensor, y: Tensor, weight: float | Tensor = 1.0) -> None:
@@ -115,6 +109,11 @@ class OuterProductSum:
             y: (rows, n).
             weight: a number, or one for each row (rows,).
         """
+        if self._pattern is not None:
+            if isinstance(weight, Tensor):
+                y, weight = _weighted(y, weight), 1.0
+            self.grow(self._pattern.products(x, y).mul_(weight))  # x may be y, which halves the work
+            return
         if _checks.autocast():
             _checks.outside_autocast(x.device.type)
         small = x.shape[0] * self._like.numel() < choice.WORTHWHILE
@@ -139,7 +138,12 @@ class OuterProductSum:
         self._total = memory if self._total is None else memory.add_(self._total)
 
     def grow(self, term: Tensor) -> None:
-        """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""
+        """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows.
+
+        Of a matrix a sum at the places of a pattern takes those, unless it is given them alone, (entries,).
+        """
+        if self._pattern is not None and term.dim() == 2:
+            term = self._pattern.fold(term)
         self._total = term.contiguous() if self._total is None else self._total.add_(term)
 
     def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor, backend: choice.Backend) -> bool:
@@ -164,7 +168,7 @@ class OuterProductSum:
 
     @property
     def total(self) -> Tensor:
-        """The sum, (k, n)."""
+        """The sum, of the shape that it was given."""
         return torch.zeros_like(self._like) if self._total is None else self._total
 
 
@@ -293,17 +297,3 @@ def sum_of_lots(x: Tensor, y: Tensor) -> Tensor:
     xs, ys = (rows[:cut].reshape(cut // _LOT, _LOT, rows.shape[1]) for rows in (x, y))
     sums = torch.bmm(xs.mT, ys).sum(0)
     return sums.addmm_(x[cut:].t(), y[cut:])
-
-
-def _few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
-    """The product x @ y, outside autograd, with a y (k, n) that is zero but for an eighth; None if it is not.
-
-    In float32 or float64, on a CPU.
-    """
-    known = y.device.type == "cpu" and y.dtype in (torch.float32, torch.float64)
-    if not known or int(y.count_nonzero()) * _DENSE > y.numel():
-        return None
-    columns, rows = y.t().nonzero(as_tuple=True)
-    starts = torch.searchsorted(columns, torch.arange(y.shape[1] + 1, device="cpu"))
-    entries = Compressed(starts, rows, torch.arange(len(rows), device="cpu"))
-    return partial(sum_rows, weights=y[rows, columns].detach(), compressed=entries)

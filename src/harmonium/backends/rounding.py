@@ -42,11 +42,6 @@ def precision(name: str) -> Iterator[None]:
         ASKED.reset(token)
 
 
-def current() -> str:
-    """The precision that is asked for."""
-    return ASKED.get()
-
-
 def rounded(name: str, x: Tensor) -> Tensor:
     """A float32 tensor as the factor of a product: bfloat16 for a GPU's, else in float32 again."""
     if name == "bf16":

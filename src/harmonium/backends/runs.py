@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from itertools import accumulate
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
     if size < choice.NOISE or not choice.COMPILED or generator.device.type != "cpu" or dtype != torch.float32:
         return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
     noise = torch.empty(size + size % 2, dtype=dtype, device="cpu")  # a word makes two numbers
-    calls.over("uniform", -(-size // _CHUNK), _CHUNK, calls.key(generator), noise)
+    calls.over("per_row.uniform", -(-size // _CHUNK), _CHUNK, calls.key(generator), noise)
     return noise[:size].view(tuple(shape))
 
 
@@ -45,22 +45,35 @@ def couple(p: Any, q: Any, generator: torch.Generator) -> tuple[Tensor, Tensor, 
     units = calls.units_of([p.hamiltonian.units(part)[1][0] for part in p.parts], p.values)
     x, y = p.fields[0].new_empty(2 * p.rows, len(units[0])).chunk(2)
     tries = x.new_empty(p.rows, dtype=torch.int64)
-    calls.over("couple", p.rows, p.field, q.field, *units, calls.key(generator), x, y, tries)
+    calls.over("per_row.couple", p.rows, p.field, q.field, *units, calls.key(generator), x, y, tries)
     return x, y, tries
 
 
-def pairs(
-    machine: Machine, start: Sequence[Tensor], generator: torch.Generator, **settings: Any
-) -> dict[str, Any] | None:
-    """Runs pairs of Gibbs chains by ``coupled.Gibbs()`` or Alg. 3 of Qiu et al. (2020) until each has met.
+def run(
+    engine: Literal["pairs", "langevin"],
+    machine: Machine,
+    states: Sequence[Tensor],
+    generator: torch.Generator,
+    **settings: Any,
+) -> Any:
+    """Runs chains of a small machine from end to end, each alone.
 
-    ``settings`` are those of ``pairs.run_small_pairs``. Returns the fields of ``coupled.Meetings`` but lag.
+    Args:
+        engine: The file whose ``run`` makes them: "pairs", Gibbs chains by ``coupled.Gibbs()`` or Alg. 3 of
+            Qiu et al. (2020) until each pair has met, or "langevin", chains of Gaussian visible units.
+        machine: the machine in natural parameters.
+        states: where to begin, for each layer (chains, width_l).
+        generator: source of noise.
+        settings: the other arguments of the file's ``run``.
+
+    Returns:
+        What that returns; None where the machine is not small, or of other units.
     """
-    if not choice.small_pairs(machine):
+    serves = choice.small_pairs if engine == "pairs" else choice.small_chains
+    if not serves(machine):
         return None
-    run = import_module("harmonium.backends.pairs").run_small_pairs  # needs numba
-    made: dict[str, Any] = run(machine, start[0], calls.key(generator), **settings)
-    return made | {"states": [*made["states"], *start[1:]]}
+    made = import_module(f"harmonium.backends.{engine}")  # needs numba
+    return made.run(machine, states, calls.key(generator), **settings)
 
 
 def climb(
@@ -104,7 +117,7 @@ def climb(
     halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
     graph = np.array(parts), np.array(ways), tuple(couplings)
     beta = bias.dtype.type(machine.beta)
-    calls.over("climb", len(x), half, patience, *graph, beta, bias, low, x, B, halves)
+    calls.over("per_row.climb", len(x), half, patience, *graph, beta, bias, low, x, B, halves)
     for l, mode, field in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
         states[l], fields[l] = mode, field
     return halves
@@ -115,8 +128,7 @@ def count_alike(codes: NDArray[np.uint8], least: int) -> NDArray[np.int64] | Non
     if not choice.COMPILED:
         return None
     counts = np.zeros((min(_SHARES, len(codes)), len(codes)), np.int64)
-    work = import_module("harmonium.backends.similarity").count_alike  # needs numba
-    calls.over(work, len(counts), codes, least, counts)
+    calls.over("similarity.count_alike", len(counts), codes, least, counts)
     alike: NDArray[np.int64] = 1 + counts.sum(0)
     return alike
 

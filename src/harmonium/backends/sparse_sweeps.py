@@ -12,7 +12,7 @@ whether these share lots or the units of a colour.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final, Literal, final
 
 import numpy as np
@@ -112,7 +112,18 @@ def sweep_edges(
     betas[:] = beta.detach().numpy().reshape(-1) if isinstance(beta, Tensor) else beta
     outside = states.new_empty(0, 0) if outside is None else outside.contiguous()
     marks = words[:0] if held is None else pack_states(held.view(torch.uint8), 0)
-    sweep_words(words, bias.contiguous(), couplings, betas, keys, kernel == "metropolis", outside, marks)
+    rows, lots = couplings.rows, len(words)
+    graph = rows.order, rows.starts, rows.others, couplings.offset, couplings.weight
+    rest = bias.contiguous(), betas, outside, marks, couplings.gain, kernel == "metropolis"
+    tile, n_colours = TILE // -(-len(betas) // lots), len(rows.colour_starts) - 1
+    if lots >= torch.get_num_threads() or len(rows.order) < n_colours * TILES_A_THREAD * tile:
+        over(_sweep_lots, lots, words, rows.colour_starts, *graph, *rest, keys)
+    else:  # threads share the units of a colour
+        for key, (begin, end) in product(keys, pairwise(rows.colour_starts.tolist())):
+            shares = -(-(end - begin) // tile)
+            for lot in range(lots):
+                span = words, lot, begin, end
+                over(_sweep_tiles, shares, *span, *graph, *rest, key, least=TILES_A_THREAD)
     drawn = torch.empty_like(states, memory_format=torch.contiguous_format)
     low, high = couplings.low, couplings.low + couplings.gain
     over(_unpack, len(words), words, drawn, low, high)
@@ -147,29 +158,6 @@ def pack_states(states: Tensor, threshold: float) -> Any:
     rows = states.detach().contiguous().numpy()
     over(_pack, len(words), rows, rows.dtype.type(threshold), words)
     return words
-
-
-def sweep_words(
-    words: Any, bias: Any, couplings: EdgeCouplings, betas: Any, keys: Any, metropolis: bool, outside: Any,
-    held: Any,
-) -> None:  # fmt: skip
-    """Moves packed states by some sweeps, in place; arguments as for ``sweep_edges``.
-
-    Threads share the lots, and, where these are fewer, the units of a colour.
-    """
-    rows, lots = couplings.rows, len(words)
-    graph = rows.order, rows.starts, rows.others, couplings.offset, couplings.weight
-    rest = bias, betas, outside, held, couplings.gain, metropolis
-    tile, n_colours = TILE // -(-len(betas) // lots), len(rows.colour_starts) - 1
-    if lots >= torch.get_num_threads() or len(rows.order) < n_colours * TILES_A_THREAD * tile:
-        over(_sweep_lots, lots, words, rows.colour_starts, *graph, *rest, keys)
-        return
-    for key in keys:
-        for begin, end in pairwise(rows.colour_starts.tolist()):
-            for lot in range(lots):
-                span = words, lot, begin, end
-                shares = -(-(end - begin) // tile)
-                over(_sweep_tiles, shares, *span, *graph, *rest, key, least=TILES_A_THREAD)
 
 
 @jit

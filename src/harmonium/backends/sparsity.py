@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -150,10 +150,17 @@ class SparsityPattern:
         Returns:
             (rows, n).
         """
-        if _device.needs_grad(x, values):
-            product: Tensor = _Times.apply(x, values, self, transposed)  # type: ignore[no-untyped-call]
-            return product
-        return multiply(x, values, self.by_row if transposed else self.by_column)
+        compressed = self.by_row if transposed else self.by_column
+        if not _device.needs_grad(x, values):
+            return multiply(x, values, compressed)
+        product: Tensor = _Bilinear.apply(  # type: ignore[no-untyped-call]
+            x,
+            values,
+            partial(multiply, compressed=compressed),
+            lambda gradient, values: self.times(gradient, values, not transposed),
+            lambda gradient, x: self.products(*((gradient, x) if transposed else (x, gradient))),
+        )
+        return product
 
     def products(self, x: Tensor, y: Tensor) -> Tensor:
         """Returns the entries of xᵀ @ y, and of its transpose added where symmetric, differentiable.
@@ -165,10 +172,16 @@ class SparsityPattern:
         Returns:
             (entries,).
         """
-        if _device.needs_grad(x, y):
-            sums: Tensor = _Products.apply(x, y, self)  # type: ignore[no-untyped-call]
-            return sums
-        return self._sum_products(x, y)
+        if not _device.needs_grad(x, y):
+            return self._sum_products(x, y)
+        sums: Tensor = _Bilinear.apply(  # type: ignore[no-untyped-call]
+            x,
+            y,
+            self._sum_products,
+            lambda gradient, y: self.times(y, gradient, True),
+            lambda gradient, x: self.times(x, gradient),
+        )
+        return sums
 
     def _sum_products(self, x: Tensor, y: Tensor) -> Tensor:
         """Makes ``products``, piece by piece."""
@@ -224,44 +237,25 @@ def sum_rows(x: Tensor, weights: Tensor, compressed: Compressed) -> Tensor:
     return sums.t().contiguous()
 
 
-class _Times(torch.autograd.Function):
-    """``SparsityPattern.times``."""
+class _Bilinear(torch.autograd.Function):
+    """A product of two tensors whose derivatives are products as well, of ways that autograd may track again.
+
+    The arguments behind the factors are three functions of two: the product, and from the gradient and the
+    other factor those in the first and in the second.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, values: Tensor, pattern: SparsityPattern, transposed: bool) -> Tensor:
-        ctx.save_for_backward(x, values)
-        ctx.pattern, ctx.transposed = pattern, transposed
-        return multiply(x, values, pattern.by_row if transposed else pattern.by_column)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (x, values), pattern, transposed = ctx.saved_tensors, ctx.pattern, ctx.transposed
-        sides = (gradient, x) if transposed else (x, gradient)
-        return (
-            pattern.times(gradient, values, not transposed) if ctx.needs_input_grad[0] else None,
-            pattern.products(*sides) if ctx.needs_input_grad[1] else None,
-            None,
-            None,
-        )
-
-
-class _Products(torch.autograd.Function):
-    """``SparsityPattern.products``."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, pattern: SparsityPattern) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor, product: Any, *ways: Any) -> Tensor:
         ctx.save_for_backward(x, y)
-        ctx.pattern = pattern
-        return pattern._sum_products(x, y)
+        ctx.ways = ways
+        made: Tensor = product(x, y)
+        return made
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (x, y), pattern = ctx.saved_tensors, ctx.pattern
-        return (
-            pattern.times(y, gradient, True) if ctx.needs_input_grad[0] else None,
-            pattern.times(x, gradient) if ctx.needs_input_grad[1] else None,
-            None,
-        )
+        others = reversed(ctx.saved_tensors)
+        pairs = zip(ctx.ways, others, ctx.needs_input_grad[:2], strict=True)
+        return *(way(gradient, other) if needed else None for way, other, needed in pairs), None, None, None
 
 
 @final
@@ -299,39 +293,3 @@ class SparseMatrix:
         if self._kept.get(transposed, (None,))[0] != version:
             self._kept[transposed] = version, values.detach()[compressed.entries]
         return sum_rows(x, self._kept[transposed][1], compressed)
-
-
-@final
-class SparseProductSum:
-    """Σ xᵀ @ y over batches of rows, at the places of a pattern, grown in place; see ``OuterProductSum``.
-
-    Args:
-        like: a tensor of the shape (entries,), type and device of the sum.
-        pattern: the places; of a symmetric one the transposed products are added.
-    """
-
-    def __init__(self, like: Tensor, pattern: SparsityPattern) -> None:
-        self._like, self._pattern = like, pattern
-        self._total: Tensor | None = None
-
-    def add(self, x: Tensor, y: Tensor, weight: float | Tensor = 1.0) -> None:
-        """Adds Σ_rows weight · x ⊗ y of (rows, k) and (rows, n), with a number or weights (rows,)."""
-        if isinstance(weight, Tensor):
-            self.grow(self._pattern.products(x, y * weight.to(y.dtype).unsqueeze(-1)))
-        else:
-            self.grow(self._pattern.products(x, y).mul_(weight))
-
-    def grow(self, term: Tensor) -> None:
-        """Adds entries, (entries,), which are the sum's own from now on; or the whole of a matrix (k, n)."""
-        term = self._pattern.fold(term) if term.dim() == 2 else term
-        self._total = term if self._total is None else self._total.add_(term)
-
-    def stand_in(self, memory: Tensor) -> None:
-        """Lets the sum grow in a tensor of its shape, whose numbers are lost."""
-        memory.zero_()
-        self._total = memory if self._total is None else memory.add_(self._total)
-
-    @property
-    def total(self) -> Tensor:
-        """The sum, (entries,)."""
-        return torch.zeros_like(self._like) if self._total is None else self._total

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._states import record
-from harmonium.backends import half_steps
+from harmonium.backends import runs
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian, Part, States, Statistics
@@ -506,9 +506,10 @@ def relax_alone(
             return [Relaxation(0.0, 1.0, collapsed=False, adjusted=False)] * sweeps
         return [kernel.relaxation(state._replace(sweeps=state.sweeps + sweep)) for sweep in range(sweeps)]
 
-    ran = half_steps.run_small_chains(
-        hamiltonian, moves, state.states, generator, into=into, weight=weight, burn_in=burn_in
-    )
+    ran = runs.run(
+        "langevin", hamiltonian, state.states, generator,
+        find_moves=moves, into=into, weight=weight, burn_in=burn_in,
+    )  # fmt: skip
     if ran is None:
         return None
     states, acceptance, jump = ran

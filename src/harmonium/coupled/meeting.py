@@ -196,8 +196,8 @@ def run_pairs(
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
     hidden_by_noise = pair_kernel.ends_by_noise if isinstance(pair_kernel, Gibbs) else None
     if row_weights is None and hidden_by_noise is not None:
-        ran = runs.pairs(
-            hamiltonian, start, generator, k=k, m=m, lag=lag, max_sweeps=max_sweeps,
+        ran = runs.run(
+            "pairs", hamiltonian, start, generator, k=k, m=m, lag=lag, max_sweeps=max_sweeps,
             into=into, weight=weight, antithetic=antithetic, hidden_by_noise=hidden_by_noise,
         )  # fmt: skip
         if ran is not None:

@@ -95,7 +95,7 @@ class CouplingMatrices(tuple[Tensor, ...]):
             if pattern is not None:
                 prepared = SparseMatrix(J, pattern, columns, above)
             else:
-                prepared = PreparedMatrix(J[columns].t() if above else J[:, columns], sparse=True)
+                prepared = PreparedMatrix(J[columns].t() if above else J[:, columns])
             # Kept beside it, the columns cannot give their identity to others.
             self._of_columns[key] = prepared, columns
         return self._of_columns[key][0]

@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium.backends import Lots, OuterProductSum, SparseProductSum, Sums, sum_of_lots
+from harmonium.backends import Lots, OuterProductSum, Sums, sum_of_lots
 from harmonium.machine.hamiltonian import Hamiltonian
 
 
@@ -37,10 +37,7 @@ class Statistics:
         self._lots = Lots.of(hamiltonian)
         # The first term of a sum becomes the sum: zeros to add it to would be one more pass for each layer.
         self._thetas: list[list[Tensor | None]] = [[None] * len(theta) for theta in hamiltonian.thetas]
-        self._products: list[OuterProductSum | SparseProductSum] = [*map(OuterProductSum, hamiltonian.J)]
-        for edge, pattern in enumerate(hamiltonian.graph.patterns):
-            if pattern is not None:
-                self._products[edge] = SparseProductSum(hamiltonian.J[edge], pattern)
+        self._products = [*map(OuterProductSum, hamiltonian.J, hamiltonian.graph.patterns)]
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
         """Returns a view of the sums whose ``add`` sums out these sets of layers instead of its ``summed``.
