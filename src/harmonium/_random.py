@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from harmonium.backends.calls import key as key, keys as keys
-from harmonium.backends.runs import uniform as uniform
+from harmonium.backends.half_steps import uniform as uniform
 
 
 def as_generator(seed: int | torch.Generator, device: torch.device | None = None) -> torch.Generator:

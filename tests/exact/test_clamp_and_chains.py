@@ -20,7 +20,6 @@ from .specifications import ADJACENT, SPECIFICATIONS, Specification, random_stat
 KERNELS: dict[str, Kernel] = {
     "gibbs": Gibbs(),
     "metropolis": Metropolis(),
-    "whole states": Metropolis("state", step=0.1),
     "tempering": Tempering(3),
     "tempered metropolis": Tempering(betas=[1, 0.7, 0.1], kernel=Metropolis()),
 }
@@ -259,9 +258,7 @@ def test_the_generator_decides_every_bit_of_a_large_machine() -> None:
 
 
 @machines
-@pytest.mark.parametrize(
-    "kernel", [KERNELS[name] for name in ("gibbs", "metropolis", "whole states")], ids=repr
-)
+@pytest.mark.parametrize("kernel", [KERNELS[name] for name in ("gibbs", "metropolis")], ids=repr)
 def test_sweeps_in_two_runs_are_one_run(specification: Specification, kernel: Kernel) -> None:
     """Chains go on from the states returned; replicas, which are not among them, begin anew."""
     machine = build(specification)

@@ -357,7 +357,7 @@ def test_a_unit_that_no_layer_can_have_is_refused(unit: int) -> None:
 
 
 def test_more_neighbours_than_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harmonium.machine.inner_edges.LARGEST", 5)
+    monkeypatch.setattr("harmonium.machine.graph._LARGEST", 5)
     hm.BoltzmannMachine([hm.Spin(5)], {(0, 0): hm.Sparse([(0, 1), (1, 3)])}, [0]).hamiltonian()
     machine = hm.BoltzmannMachine([hm.Spin(5)], {(0, 0): hm.Sparse([(0, 1), (1, 3), (2, 4)])}, [0])
     with pytest.raises(ValueError, match=r"^edges: expected at most 2 pairs .* within Spin\(5\), received 3"):

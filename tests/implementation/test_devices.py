@@ -161,7 +161,6 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
         yield f"Gibbs {name}", sampled(Gibbs(), build, X)
         yield f"Tempering {name}", sampled(hm.chains.Tempering(3), build, X)
         yield f"Metropolis {name}", sampled(hm.chains.Metropolis(), build, X)
-        yield f"Metropolis of states {name}", sampled(hm.chains.Metropolis("state"), build, X)
         yield (
             f"free_energy {name}",
             lambda device, build=build, X=X: build(device).energy(build(device).random_states(5, seed=2)),

@@ -7,13 +7,14 @@ import torch
 from exact.graphs import _lattice, make
 
 import harmonium as hm
-from harmonium.backends import OuterProductSum, PreparedMatrix
+from harmonium.backends import PreparedMatrix
 from harmonium.chains import KernelState
-from harmonium.machine import coupling_matrices
+from harmonium.machine import Statistics, hamiltonian as hamiltonians
 
 
 def test_sums_over_no_rows_are_zero() -> None:
-    assert torch.equal(OuterProductSum(torch.ones(3, 2)).total, torch.zeros(3, 2))
+    machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
+    assert torch.equal(Statistics(machine.hamiltonian()).products[0], torch.zeros(3, 2))
 
 
 @pytest.mark.parametrize("kind", [hm.Bernoulli, hm.Spin, lambda n: hm.Categorical(n, 3)])
@@ -49,7 +50,7 @@ def test_distributions_that_share_couplings_share_what_is_made_of_them(monkeypat
     machine = make("semi-restricted and sparse").float()
     made = []
     monkeypatch.setattr(
-        coupling_matrices, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
+        hamiltonians, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
     )
     hamiltonian = machine.hamiltonian()
     generator = torch.Generator().manual_seed(0)

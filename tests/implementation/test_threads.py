@@ -136,8 +136,9 @@ NOWHERE = """
 from numba.core import caching
 caching.CacheImpl._locator_classes = []  # as where no folder can be written
 import numpy as np, torch
+from harmonium import Bernoulli
 from harmonium.backends import calls
-print(float(calls.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
+print(float(calls.draw(Bernoulli(100), torch.zeros(100), torch.full((200, 100), 50.0), np.uint64(1)).mean()))
 """
 
 
@@ -149,10 +150,12 @@ def test_compiled_code_runs_where_it_cannot_be_kept():
 
 CHANGED = """
 import numpy as np, torch
+from harmonium import Bernoulli
 from harmonium.backends import calls
 for threads in (1, 2):
     torch.set_num_threads(threads)
-    print(float(calls.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
+    x = calls.draw(Bernoulli(100), torch.zeros(100), torch.full((200, 100), 50.0), np.uint64(1))
+    print(float(x.mean()))
 """
 
 

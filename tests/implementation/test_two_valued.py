@@ -15,7 +15,7 @@ from statistical.support import FAILURE_RATE, all_states, exact_statistics, larg
 from statistical.test_coupled import estimates, p_value
 
 import harmonium as hm
-from harmonium.backends import calls, choice
+from harmonium.backends import calls, choice, half_steps
 from harmonium.coupled import Block, CommonNoise, Gibbs, Maximal
 from harmonium.coupled.kernels import _find_field
 from harmonium.machine import Graph, Hamiltonian, Part
@@ -245,11 +245,11 @@ def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
 
     before, after = log_partitions(torch.float64)
     (eager_before, eager_after), exact = log_partitions(torch.float32), (after - before).sum(-1)
-    assert choice.half_step(layer, thetas[0], field) == "compiled"
+    assert half_steps.way_of(layer, thetas[0], field) == "compiled"
     (first,), (second,) = thetas
     given = layer.two_values, betas, (first, second), np.uint64(3)
     x, rise = calls.anneal(field.clone(), *given, summed=True)
-    assert torch.equal(x, calls.draw(betas[1] * field, second, layer.two_values, np.uint64(3)))
+    assert torch.equal(x, calls.draw(layer, second, betas[1] * field, np.uint64(3)))
     assert rise.dtype is torch.float64 and float(exact.abs().min()) > 0
     error = (rise - exact).abs()
     eager = ((eager_after - eager_before).sum(-1, dtype=torch.float64) - exact).abs()

@@ -129,7 +129,7 @@ CHAINS: dict[str, Any] = {
     "schedule": "constant", "optimizer": "adam", "momentum": 0.5, "weight_decay": 0.1, "l1": 0.1,
     "penalty": "group=0.01", "clip_norm": 0.5, "averaging": 0.9, "ladder": True, "rule": "cd", "sweeps": 2,
     "chains": 7, "rule_option": "k=2", "centred": True, "kernel": "gibbs",
-    "kernel_option": "scope=state", "initial_std": 0.1,
+    "kernel_option": "step=0.5", "initial_std": 0.1,
     "early_stopping": 3, "until_correlation": 0.9, "radius": 5.0,
     "init": "orthogonal,logistic", "on_divergence": "raise",
 }  # fmt: skip

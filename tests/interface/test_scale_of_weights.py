@@ -14,7 +14,7 @@ import harmonium as hm
 from harmonium.data import Rows, Standardise
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
 from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, fit_to_states_, init_from_data_, init_visible_biases_
+from harmonium.machine import BoltzmannMachine, fitted_layer, init_from_data_, init_visible_biases_
 from harmonium.tables import Table
 
 pytestmark = pytest.mark.nightly
@@ -152,9 +152,8 @@ def test_whole_multiples_of_the_least_are_repetitions() -> None:
     init_visible_biases_(other, X.repeat(w, 0))
     alike_layers = zip(one.layers[0].parameters(), other.layers[0].parameters(), strict=True)
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in alike_layers)
-    layer, repeated = hm.Bernoulli(3).double(), hm.Bernoulli(3).double()
-    fit_to_states_(layer, torch.from_numpy(X), torch.from_numpy(w).double())
-    fit_to_states_(repeated, torch.from_numpy(X.repeat(w, 0)))
+    layer = fitted_layer(hm.Bernoulli(3).double(), torch.from_numpy(X), torch.from_numpy(w).double())
+    repeated = fitted_layer(hm.Bernoulli(3).double(), torch.from_numpy(X.repeat(w, 0)))
     assert torch.allclose(layer.bias, repeated.bias, atol=1e-12)
 
 

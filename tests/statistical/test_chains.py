@@ -66,12 +66,6 @@ def test_no_drift(name, kernel):
     assert z < limit
 
 
-@pytest.mark.parametrize("name", [*MACHINES, *FOR_CHAINS])
-def test_no_drift_with_whole_state_proposals(name):
-    z, limit = drift(name, hm.chains.Metropolis("state", step=0.3))
-    assert z < limit
-
-
 @pytest.mark.parametrize("name", DISCRETE)
 def test_a_wrong_kernel_is_caught(name):
     z, limit = drift(name, Simultaneous())

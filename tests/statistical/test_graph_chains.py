@@ -32,7 +32,7 @@ NAMES = [  # one of every shape; tests/exact/test_graphs.py has the others
     *("semi-restricted and sparse", "lateral hidden units", "a triangle of layers", "four colours"),
     "hidden layers at the ends of a path",
 ]
-KERNELS = [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Metropolis("state"), hm.chains.Tempering(3)]
+KERNELS = [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(3)]
 
 
 @cache

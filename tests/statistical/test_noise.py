@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from harmonium import _random
-from harmonium.backends import runs
+from harmonium.backends import half_steps
 
 from .support import FAILURE_RATE
 
@@ -33,7 +33,7 @@ def test_neighbouring_chunks_and_calls_are_not_correlated(dtype):
     generator = torch.Generator().manual_seed(0)
     first = _random.uniform((1 << 20,), generator, dtype).double() - 0.5
     second = _random.uniform((1 << 20,), generator, dtype).double() - 0.5
-    lags = (1, 2, *(runs._CHUNK * times // 2 for times in (1, 2, 3, 4, 64)))
+    lags = (1, 2, *(half_steps._CHUNK * times // 2 for times in (1, 2, 3, 4, 64)))
     pairs = [(first, second), *((first[:-lag], first[lag:]) for lag in lags)]
     for a, b in pairs:
         z = float((a * b).sum() / (len(a) ** 0.5 / 12))

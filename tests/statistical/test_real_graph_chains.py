@@ -41,7 +41,6 @@ GRAPHS: dict[str, Callable[[], hm.BoltzmannMachine]] = {
 CORRECT = [
     Gibbs(),
     Metropolis(),
-    Metropolis("state"),
     Langevin(0.3),
     GibbsLangevin(0.2, 3, "metropolis"),
     GibbsLangevin(0.3, 3, "exact"),

@@ -60,16 +60,20 @@ def _gain_and_low(widths: tuple[int, ...], values: tuple[Values, ...]) -> tuple[
     return np.repeat(high - low, widths), np.repeat(low, widths)
 
 
-def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_from: int = 0) -> Tensor:
-    """Draws units given their field, (rows, width), and bias, (width,); bits do not depend on threads.
+def draw(kind: Any, bias: Tensor, field: Tensor, key: np.uint64, mirrored_from: int = 0) -> Tensor:
+    """Draws units of a kind given their field, (rows, width), and bias, (width,) or one for every row.
 
-    If ``mirrored_from`` is not 0, row mirrored_from + i mirrors the noise of row i.
+    Bits do not depend on threads. If ``mirrored_from`` is not 0, row mirrored_from + i mirrors the noise of
+    row i, in units with two values.
     """
-    if bias.dim() > 1:  # one for every row, which is then a part of its field
+    if bias.dim() > 1:  # which is then a part of the field
         bias, field = bias.new_zeros(bias.shape[1]), field + bias
-    x = field.new_empty(field.shape)
-    gain, low = _gain_and_low((len(bias),), (values,))
-    over("per_row.draw", len(field), field.contiguous(), bias.contiguous(), gain, low, key, mirrored_from, x)
+    field, bias, x = field.contiguous(), bias.contiguous(), field.new_empty(field.shape)
+    if kind.one_hot:
+        over("potts.draw_categorical", -(-len(x) // LOT), field, kind.columns_per_unit, bias, key, x)
+    else:
+        gain, low = _gain_and_low((len(bias),), (kind.two_values,))
+        over("per_row.draw", len(field), field, bias, gain, low, key, mirrored_from, x)
     return x
 
 
@@ -80,16 +84,6 @@ def _find_outside(hamiltonian: Any, layer: int, states: Sequence[Tensor]) -> tup
     if bias.dim() > 1:
         outside, bias = bias if outside is None else outside + bias, bias.new_zeros(bias.shape[1])
     return bias, outside
-
-
-def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) -> Tensor:
-    """Draws categorical units given their field, (rows, width), and bias, (width,)."""
-    if bias.dim() > 1:  # one for every row, which is then a part of its field
-        bias, field = bias.new_zeros(bias.shape[1]), field + bias
-    x = field.new_empty(field.shape)
-    q = field.shape[1] // units
-    over("potts.draw_categorical", -(-len(x) // LOT), field.contiguous(), q, bias.contiguous(), key, x)
-    return x
 
 
 def draw_in_turn(

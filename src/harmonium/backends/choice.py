@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor
@@ -100,24 +100,6 @@ def single(like: Tensor) -> bool:
 def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
     """Returns whether compiled code supports tensors like this one, of units with these values."""
     return single(like) and VALUES.issuperset(values)
-
-
-Way = Literal["torch", "compiled", "matrix units"]
-
-
-def half_step(kind: Any, theta: Sequence[Tensor], field: Tensor) -> Way:
-    """Returns what draws units of a kind given their field, (rows, width)."""
-    if not (
-        field.numel() >= HALF_STEP
-        and (kind.one_hot or kind.two_values in VALUES)
-        and field.dim() == 2
-        and field.dtype is torch.float32
-    ):
-        return "torch"
-    if COMPILED and field.device.type == "cpu":
-        return "compiled" if field.shape[1] >= NARROW else "torch"
-    served = theta[0].dim() == 1 and matrix_units(field.device) and not torch.is_grad_enabled()
-    return "matrix units" if served else "torch"
 
 
 def layers_in_turn(machine: Machine, rows: int) -> set[int]:

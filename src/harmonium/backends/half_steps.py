@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +25,37 @@ Layer = Any
 Part = Any
 """A ``layers.Layer`` and a ``machine.Part``, which stand above this package, as ``choice.Machine`` does."""
 Theta = tuple[Tensor, ...]
+Way = Literal["torch", "compiled", "matrix units"]
+_CHUNK = 1 << 12  # numbers of one stream of noise, 16 KB: half of a first-level cache
+
+
+def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Draws uniform noise in [0, 1), on the generator's device; float32 has 24 bits, float64 53.
+
+    Compiled noise lies inside the interval: it has odd multiples of 2^-24, from streams of a key of the
+    generator.
+    """
+    size = prod(shape)
+    if size < choice.NOISE or not choice.COMPILED or generator.device.type != "cpu" or dtype != torch.float32:
+        return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
+    noise = torch.empty(size + size % 2, dtype=dtype, device="cpu")  # a word makes two numbers
+    calls.over("per_row.uniform", -(-size // _CHUNK), _CHUNK, calls.key(generator), noise)
+    return noise[:size].view(tuple(shape))
+
+
+def way_of(kind: Layer, theta: Theta, field: Tensor) -> Way:
+    """Returns what draws units of a kind given their field, (rows, width)."""
+    if not (
+        field.numel() >= choice.HALF_STEP
+        and (kind.one_hot or kind.two_values in choice.VALUES)
+        and field.dim() == 2
+        and field.dtype is torch.float32
+    ):
+        return "torch"
+    if choice.COMPILED and field.device.type == "cpu":
+        return "compiled" if field.shape[1] >= choice.NARROW else "torch"
+    served = theta[0].dim() == 1 and choice.matrix_units(field.device) and not torch.is_grad_enabled()
+    return "matrix units" if served else "torch"
 
 
 def draw(
@@ -81,12 +113,10 @@ def sample_units(
 
     With ``antithetic`` the noise of the second half of the rows mirrors that of the first.
     """
-    way = choice.half_step(kind, theta, field)
-    if way == "compiled" and kind.one_hot and not antithetic:
-        return calls.draw_categorical(field, theta[0], kind.n_units, calls.key(generator))
-    if way == "compiled" and not kind.one_hot:
+    way = way_of(kind, theta, field)
+    if way == "compiled" and not (kind.one_hot and antithetic):
         mirrored_from = len(field) // 2 if antithetic else 0
-        return calls.draw(field, theta[0], kind.two_values, calls.key(generator), mirrored_from)
+        return calls.draw(kind, theta[0], field, calls.key(generator), mirrored_from)
     if way == "matrix units" and not antithetic:
         key = calls.device_key(generator)
         if kind.one_hot:
@@ -139,7 +169,7 @@ def expect(
     if field is None:
         field = machine.field(layer, states)
     held = None if machine.held is None else machine.mask(layer)
-    if held is None and on_units and choice.half_step(kind, theta, field) != "torch":
+    if held is None and on_units and way_of(kind, theta, field) != "torch":
         if kind.one_hot:
             return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),), field
         return (tensor_cores.mean_of_field(field, theta[0], kind.two_values),), field
@@ -260,7 +290,7 @@ def anneal(
         before, after = kind.log_partition(fields, theta=theta).sum(-1, dtype=torch.float64)
         return sample_units(kind, tuple(t[1].squeeze(0) for t in theta), fields[1], generator), after - before
     later = between(ends, following)
-    if start is None and not kind.one_hot and choice.half_step(kind, later, field) == "compiled":
+    if start is None and not kind.one_hot and way_of(kind, later, field) == "compiled":
         earlier = between(ends, now) if summed else later
         biases, changes = (earlier[0], later[0]), (float(now), float(following))
         return calls.anneal(field, kind.two_values, changes, biases, calls.key(generator), summed)

@@ -95,11 +95,14 @@ class OuterProductSum:
     Args:
         like: a tensor of the shape (k, n), or (entries,), type and device of the sum.
         pattern: the places; of a symmetric one the transposed products are added. None: all.
+
+    Attributes:
+        total: the sum, of the shape that it was given; None before the first row.
     """
 
     def __init__(self, like: Tensor, pattern: SparsityPattern | None = None) -> None:
         self._like, self._pattern = like, pattern
-        self._total: Tensor | None = None
+        self.total: Tensor | None = None
 
     def add(self, x: Tensor, y: Tensor, weight: float | Tensor = 1.0) -> None:
         """Adds Σ_rows weight · x ⊗ y.
@@ -127,15 +130,15 @@ class OuterProductSum:
             y, weight = _weighted(y, weight), 1.0
         if x.shape[0] >= 2 * _LOT and _thin(x, y):
             self.grow(sum_of_lots(x, y).mul_(weight))
-        elif self._total is None:  # beta = 0: what stands there is not read
-            self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
+        elif self.total is None:  # beta = 0: what stands there is not read
+            self.total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
         else:  # where the sum stands, which torch does without a copy of any row
-            self._total.addmm_(x.t(), y, alpha=weight)
+            self.total.addmm_(x.t(), y, alpha=weight)
 
     def stand_in(self, memory: Tensor) -> None:
         """Lets the sum grow in a tensor of its shape, whose numbers are lost."""
         memory.zero_()
-        self._total = memory if self._total is None else memory.add_(self._total)
+        self.total = memory if self.total is None else memory.add_(self.total)
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows.
@@ -144,7 +147,7 @@ class OuterProductSum:
         """
         if self._pattern is not None and term.dim() == 2:
             term = self._pattern.fold(term)
-        self._total = term.contiguous() if self._total is None else self._total.add_(term)
+        self.total = term.contiguous() if self.total is None else self.total.add_(term)
 
     def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor, backend: choice.Backend) -> bool:
         """Adds weight · xᵀ @ y by bits if x or y has two values; returns whether it did."""
@@ -160,16 +163,11 @@ class OuterProductSum:
             row_weights = weight.expand(others.shape[0]) if isinstance(weight, Tensor) else weight
             fixed = bits.Fixed(others, row_weights)
             if units is x:
-                self._total = fixed.times(states, self._total)
+                self.total = fixed.times(states, self.total)
             else:
                 self.grow(fixed.times(states).t())
             return True
         return False
-
-    @property
-    def total(self) -> Tensor:
-        """The sum, of the shape that it was given."""
-        return torch.zeros_like(self._like) if self._total is None else self._total
 
 
 class _Lot(NamedTuple):
@@ -210,16 +208,16 @@ class Sums(NamedTuple):
 
 @final
 class Lots:
-    """The rows that wait for one sum of statistics, at most two lots of them: data and chains."""
+    """The rows that wait for one sum of statistics, at most two lots of them: data and chains.
+
+    Attributes:
+        wait: whether any may; False: each product is made at once.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._lots: list[_Lot] = []
-
-    @staticmethod
-    def of(machine: Machine) -> Lots | None:
-        """Returns lots where products may wait; None where each is made at once."""
-        return Lots(machine) if machine.thetas[0][0].device.type in choice.UNITS else None
+        self.wait = machine.thetas[0][0].device.type in choice.UNITS
 
     def serve(self, machine: Machine, states: Sequence[Tensor]) -> bool:
         """Returns whether products of states, for each layer (rows, width_l), wait for others."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import accumulate
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -16,22 +15,7 @@ from torch import Tensor
 from harmonium.backends import calls, choice
 from harmonium.backends.choice import Machine
 
-_CHUNK = 1 << 12  # numbers of one stream of noise, 16 KB: half of a first-level cache
 _SHARES = 64  # of the rows that are compared, for threads
-
-
-def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Draws uniform noise in [0, 1), on the generator's device; float32 has 24 bits, float64 53.
-
-    Compiled noise lies inside the interval: it has odd multiples of 2^-24, from streams of a key of the
-    generator.
-    """
-    size = prod(shape)
-    if size < choice.NOISE or not choice.COMPILED or generator.device.type != "cpu" or dtype != torch.float32:
-        return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
-    noise = torch.empty(size + size % 2, dtype=dtype, device="cpu")  # a word makes two numbers
-    calls.over("per_row.uniform", -(-size // _CHUNK), _CHUNK, calls.key(generator), noise)
-    return noise[:size].view(tuple(shape))
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Literal, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from harmonium import _checks, _device, _random
 from harmonium.backends import half_steps
 from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.machine import Hamiltonian, Part
+from harmonium.machine import Hamiltonian
 
 
 @final
@@ -20,11 +20,11 @@ class Metropolis(Kernel):
 
     A discrete unit proposes any of its states, a real one x + step·N(0, 1).
 
+    Every unit accepts or refuses on its own, colour by colour of the graph: units of a colour are independent
+    given the rest, so all of them may move at once. Pairs of chains whose whole states are proposed
+    (Taniguchi et al. 2023, §3.2) are those of ``coupled.Metropolis``.
+
     Args:
-        scope: "unit": every unit accepts or refuses on its own, colour by colour of the graph (units of a
-            colour are independent given the rest, so all of them may move at once). "state": one
-            proposal and one decision for the whole state, A = min(1, exp(E(x) - E(x'))) (Taniguchi et al.
-            2023, §3.2).
         step: standard deviation of the proposals of real units, > 0.
 
     Examples:
@@ -39,8 +39,7 @@ class Metropolis(Kernel):
     kind = "metropolis"
     invariant = True
 
-    def __init__(self, scope: Literal["unit", "state"] = "unit", *, step: float = 1.0) -> None:
-        self.scope = _checks.one_of(scope, "scope", ("unit", "state"))
+    def __init__(self, *, step: float = 1.0) -> None:
         self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
 
     def is_steady(self, persistent: bool) -> bool:
@@ -49,8 +48,6 @@ class Metropolis(Kernel):
     def step(
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
-        if self.scope == "state":
-            return self._move_whole(hamiltonian, state, generator)
         moved = list(state.states)
         fields: dict[int, Tensor] = {}
         accepted = []
@@ -66,7 +63,7 @@ class Metropolis(Kernel):
             field = hamiltonian.field(part, moved)
             layer, theta = hamiltonian.units(part)
             now = part.select_states(moved[l])
-            proposal = self._propose(hamiltonian, part, now, generator)
+            proposal = layer.propose(now, hamiltonian.noise(part, len(now), generator), self.step_size)
             proposal = part.select_states(hamiltonian.apply_clamp(l, part.put_states(proposal, moved[l])))
             # Normalisers cancel in the difference.
             gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
@@ -82,25 +79,8 @@ class Metropolis(Kernel):
     def run_sweeps(
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
     ) -> KernelState | None:
-        if self.scope == "state":
-            return None
         moved = half_steps.sweep_alone(hamiltonian, state.states, generator, sweeps, metropolis=True)
         return None if moved is None else KernelState(moved, state.sweeps + sweeps, state.memory)
 
-    def _move_whole(
-        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
-    ) -> tuple[KernelState, Info]:
-        proposal = [self._propose(hamiltonian, l, x, generator) for l, x in enumerate(state.states)]
-        proposal = hamiltonian.clamp_states(proposal)
-        accept = _random.accept(hamiltonian.energy(state.states) - hamiltonian.energy(proposal), generator)
-        pairs = zip(proposal, state.states, strict=True)
-        moved = [torch.where(accept.unsqueeze(-1), new, old) for new, old in pairs]
-        return KernelState(moved, state.sweeps + 1, state.memory), {"acceptance": accept.float().mean()}
-
-    def _propose(
-        self, hamiltonian: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator
-    ) -> Tensor:
-        return hamiltonian.units(l)[0].propose(x, hamiltonian.noise(l, len(x), generator), self.step_size)
-
     def __repr__(self) -> str:
-        return f"Metropolis({self.scope!r}, step={self.step_size:g})"
+        return f"Metropolis(step={self.step_size:g})"

@@ -106,7 +106,7 @@ def run(
         held = start.without_caches()._replace(states=hamiltonian.clamp_states(start.states))
         end = run_kernel(hamiltonian, kernel, held, sweeps, generator, observer)
         return end._replace(states=_copy_inputs(end.states, start.states))
-    begun = initial_states(machine, hamiltonian, start, "start", generator)
+    begun = initial_states(machine, hamiltonian, start, generator)
     hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
     rows, generator = group.rows(len(begun[0]), "start"), group.own_noise(generator)
     if group.size > 1:
@@ -170,7 +170,6 @@ def initial_states(
     machine: BoltzmannMachine,
     hamiltonian: Hamiltonian,
     start: Sequence[Numbers] | Numbers,
-    name: str,
     generator: torch.Generator,
 ) -> States:
     """Returns checked states, for each layer (batch, width_l); draws hidden layers that are not given.
@@ -179,12 +178,11 @@ def initial_states(
         machine: the machine, and
         hamiltonian: its own.
         start: as in ``run``.
-        name: what to call visible states in messages.
         generator: source of noise.
     """
     if isinstance(start, Tensor | np.ndarray):
-        start = fill_hidden(hamiltonian, machine.visible_rows(start, name), generator).states
-    return machine.check_states(start, name=name)
+        start = fill_hidden(hamiltonian, machine.visible_rows(start, "start"), generator).states
+    return machine.check_states(start, name="start")
 
 
 def fill_hidden(

@@ -144,7 +144,7 @@ def meet(
     max_sweeps = None if max_sweeps is None else _checks.positive_int(max_sweeps, "max_sweeps", minimum=lag)
     hamiltonian = machine.hamiltonian()
     require_distribution(hamiltonian)
-    begun = initial_states(machine, hamiltonian, start, "start", generator)
+    begun = initial_states(machine, hamiltonian, start, generator)
     hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
 
     group = as_group(distributed)

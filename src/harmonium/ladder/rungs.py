@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains import Gibbs, KernelState, run_kernel
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_to_states_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted_layer
 
 Rung = list[Tensor]
 """The natural parameters of a machine: those of every layer, (width_l,), then J of every edge."""
@@ -155,9 +154,7 @@ def _independent(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Rung:
 
     At the moments themselves, a foot leans to the modes that a pilot run has happened to see more often.
     """
-    layers = [deepcopy(layer) for layer in hamiltonian.layers]
-    for layer, x in zip(layers, states, strict=True):
-        fit_to_states_(layer, x)
+    layers = [fitted_layer(layer, x) for layer, x in zip(hamiltonian.layers, states, strict=True)]
     thetas = [
         (p.detach().to(hamiltonian.dtype) + q) / 2
         for layer, theta in zip(hamiltonian.layers, hamiltonian.with_layers(layers).thetas, strict=True)

@@ -82,8 +82,8 @@ class CoupledChains(Expectation):
         self.clamped = clamped
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        if self.clamped and request.exact:
-            return request.add_exact()
+        if self.clamped and (exact := request.add_exact()):
+            return exact
         hamiltonian, v, generator = request.hamiltonian, request.v, request.generator
         state = self._pair_state(request.state)
         alike = 1 + self.antithetic  # pairs that start alike, which no split parts

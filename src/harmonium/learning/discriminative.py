@@ -28,8 +28,8 @@ def conditional(rule: Rule, condition_on: Iterable[int]) -> Rule:
             row are no longer right in the limit.
         condition_on: x, some of the machine's visible layers but not all; y are the others.
     """
-    layers = _layers(rule, condition_on)
-    return _condition(rule, f"conditional({rule.name}, condition_on={list(layers)})", layers, 0.0)
+    made = hybrid(rule, condition_on, 0.0)
+    return replace(made, name=f"conditional({rule.name}, condition_on={list(made.condition_on or ())})")
 
 
 def hybrid(rule: Rule, condition_on: Iterable[int], joint: float) -> Rule:
@@ -48,9 +48,13 @@ def hybrid(rule: Rule, condition_on: Iterable[int], joint: float) -> Rule:
     joint = _checks.real(joint, "joint", low=0.0, high=1.0)
     if joint == 1:
         return rule
-    return _condition(
-        rule, f"hybrid({rule.name}, condition_on={list(layers)}, joint={joint:g})", layers, joint
-    )
+    bias: Bias = "biased"
+    if isinstance(rule.clamped, Enumeration) and not rule.clamped.grid:
+        bias = rule.bias if joint else "exact"
+    elif rule.bias == "unbiased":
+        bias = "unbiased"
+    name = f"hybrid({rule.name}, condition_on={list(layers)}, joint={joint:g})"
+    return replace(rule, name=name, bias=bias, condition_on=layers, joint=joint)
 
 
 def label_rate(width: int) -> float:
@@ -77,12 +81,3 @@ def _layers(rule: Rule, condition_on: Iterable[int]) -> tuple[int, ...]:
             f"condition_on: expected different visible layers, at least one, received {list(layers)}"
         )
     return layers
-
-
-def _condition(rule: Rule, name: str, layers: tuple[int, ...], joint: float) -> Rule:
-    bias: Bias = "biased"
-    if isinstance(rule.clamped, Enumeration) and not rule.clamped.grid:
-        bias = rule.bias if joint else "exact"
-    elif rule.bias == "unbiased":
-        bias = "unbiased"
-    return replace(rule, name=name, bias=bias, condition_on=layers, joint=joint)

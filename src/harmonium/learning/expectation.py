@@ -165,8 +165,12 @@ class ExpectationRequest:
         weight = self.weight * share
         return replace(self, v=v, complete=complete, weight=weight, row_weights=weights, fields={})
 
-    def add_exact(self) -> Outcome:
-        """Adds E[S | v] as it is: hidden layers are summed out, what is left or missing is enumerated."""
+    def add_exact(self) -> Outcome | None:
+        """Adds E[S | v] as it is: hidden layers are summed out, what is left or missing is enumerated.
+
+        Returns:
+            What an expectation returns then; None, and adds nothing, where something is left to sample.
+        """
         hamiltonian, v = self.hamiltonian, self.v
         if self.complete and hamiltonian.graph.independent:  # E[S | v] by ψ alone; chains from v reuse fields
             states, summed = hamiltonian.split(v), hamiltonian.graph.summed
@@ -174,8 +178,10 @@ class ExpectationRequest:
                 hamiltonian, states, self.row_weight, summed, self.fields, self.supported
             )
             self.fields.update(new_fields)
-        else:
+        elif self.exact:
             expect(hamiltonian, self.into, self.row_weight, v, complete=self.complete)
+        else:
+            return None
         return Outcome(None, {})
 
     def find_label(self, layers: Collection[int]) -> int | None:
@@ -289,8 +295,8 @@ class Enumeration(Expectation):
         hamiltonian, into = request.hamiltonian, request.into
         v, weight = (request.v, request.row_weight) if self.clamped else (None, request.weight)
         complete = self.clamped and request.complete
-        if complete and hamiltonian.graph.independent and not self.roots:
-            return request.add_exact()
+        if complete and not self.roots and (exact := request.add_exact()):
+            return exact
         if not (self.grid or request.tables) and (
             self.roots or lists_hidden_states(hamiltonian, v, complete)
         ):
@@ -325,8 +331,8 @@ class ClampedChains(Expectation):
         return True
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        if request.exact:
-            return request.add_exact()
+        if exact := request.add_exact():
+            return exact
         sweeps = self.sweeps if request.complete else max(self.sweeps, FILLING_SWEEPS)
         hamiltonian = request.hamiltonian.clamp(request.v, len(request.v), request.complete)
         state = fill_hidden(hamiltonian, request.v, request.generator, observed=request.complete)

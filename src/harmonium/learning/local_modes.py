@@ -46,8 +46,8 @@ class LocalModes(Expectation):
         self.clamped = clamped
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        if self.clamped and request.exact:
-            return request.add_exact()
+        if self.clamped and (exact := request.add_exact()):
+            return exact
         generator = request.generator
         chains = request.own_chains(None if self.clamped else self.chains, "chains")
         hamiltonian = request.hamiltonian.clamp(request.v if self.clamped else None, chains, request.complete)

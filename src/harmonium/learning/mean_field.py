@@ -67,8 +67,8 @@ class MeanField(Expectation):
         return getattr(self.scheme, "func", self.scheme) is Plefka and self.max_sweeps <= _UNSEEN
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        if self.clamped and request.exact:
-            return request.add_exact()
+        if self.clamped and (exact := request.add_exact()):
+            return exact
         hamiltonian, v = request.hamiltonian, request.v
         start = v if self.clamped else self._start(request)
         rows = len(start.means[0]) if isinstance(start, Point) else len(start)

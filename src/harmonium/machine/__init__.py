@@ -14,7 +14,6 @@ from harmonium.machine.initialisation import (
     INITS as INITS,
     check_init as check_init,
     fit_ as fit_,
-    fit_to_states_ as fit_to_states_,
     fitted_layer as fitted_layer,
     hidden_for as hidden_for,
     init_by_name_ as init_by_name_,

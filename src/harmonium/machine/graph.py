@@ -14,12 +14,13 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.backends import Compressed, RowsInTurn, SparsityPattern
+from harmonium.backends.colouring import colour_nodes
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
-from harmonium.machine.inner_edges import Neighbours, colour_units, list_neighbours
 
 Edge = tuple[int, int]
 Edges = Iterable[Edge] | Mapping[Edge, Coupling]
+_LARGEST = 2**31 - 1  # neighbours of all units together: places among them are int32
 
 
 class Part(NamedTuple):
@@ -56,6 +57,18 @@ class Joint(NamedTuple):
     edge: int
     other: int
     above: bool
+
+
+class Neighbours(NamedTuple):
+    """The units that each unit of a layer is joined to, in compressed rows.
+
+    Attributes:
+        starts: (units + 1,) int32; unit i is joined to others[starts[i] : starts[i + 1]].
+        others: (2 x pairs,) int32, in rising order for each unit.
+    """
+
+    starts: np.ndarray
+    others: np.ndarray
 
 
 @final
@@ -116,7 +129,7 @@ class Graph:
             if l != m:
                 self.joints[m].append(Joint(edge, l, False))
         inner = {
-            l: list_neighbours(layers[l], sparse[edge] if edge in sparse else joined[edge])
+            l: _list_neighbours(layers[l], sparse[edge] if edge in sparse else joined[edge])
             for l, edge in self.inner.items()
         }
         parts = list(_divide(layers, inner))
@@ -131,8 +144,8 @@ class Graph:
             self.colours = (*self._colour_parts(seen), tuple(Part(l) for l in self.hidden))
         self.unsummed = tuple(l for l in range(self.size) if l not in self.summed)
         self.in_turn = {
-            l: (self._order_units(l, layers[l]), neighbours.spans, neighbours.others)
-            for l, neighbours in inner.items()
+            l: (self._order_units(l, layers[l]), np.stack([starts[:-1], starts[1:]], 1), others)
+            for l, (starts, others) in inner.items()
             if self._is_drawn_at_once(l)
         }
 
@@ -328,6 +341,34 @@ class Graph:
     __hash__ = None  # type: ignore[assignment]
 
 
+def _list_neighbours(layer: Layer, joined: Tensor | SparsityPattern | None) -> Neighbours:
+    """Lists the units that an inner edge joins to each unit of a layer.
+
+    Args:
+        layer: the layer.
+        joined: which columns, (width, width) booleans, or where the couplings stand; None: all.
+    """
+    n, q = layer.n_units, layer.columns_per_unit
+    if isinstance(joined, SparsityPattern):
+        pairs = [*joined.pairs.t().cpu().numpy()]
+        units, others = np.concatenate(pairs), np.concatenate(pairs[::-1])
+        order = np.lexsort((others, units))
+        units, others = units[order], others[order]
+    else:
+        between: np.ndarray = ~np.eye(n, dtype=bool)
+        if joined is not None:
+            between &= joined.view(n, q, n, q).any(3).any(1).cpu().numpy()
+        units, others = between.nonzero()
+    if len(units) > _LARGEST:
+        raise ValueError(
+            f"edges: expected at most {_LARGEST // 2:,} pairs of units joined within {layer}, received "
+            f"{len(units) // 2:,}"
+        )
+    starts = np.zeros(n + 1, np.int32)
+    np.cumsum(np.bincount(units, minlength=n), out=starts[1:])
+    return Neighbours(starts, others.astype(np.int32))
+
+
 def _move(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
     if part.columns is None or part.units is None:
         return part
@@ -340,7 +381,9 @@ def _divide(layers: Sequence[Layer], inner: Mapping[int, Neighbours]) -> Iterato
         if l not in inner:
             yield Part(l)
             continue
-        for units in colour_units(inner[l]):  # that no coupling joins, colour by colour
+        colours = colour_nodes(*inner[l])
+        order = np.argsort(colours, kind="stable")
+        for units in np.split(order, np.cumsum(np.bincount(colours))[:-1]):  # that no coupling joins
             columns = (
                 torch.arange(layer.width, device="cpu")
                 .view(layer.n_units, -1)[torch.from_numpy(units)]

@@ -407,20 +407,15 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) ->
 
 
 def fitted_layer(layer: Layer, x: Tensor, weights: Tensor | None = None) -> Layer:
-    """Returns a copy of a layer, fitted to states x, (rows, width), as by ``fit_to_states_``."""
-    copy: Layer = deepcopy(layer)
-    fit_to_states_(copy, x, weights)
-    return copy
-
-
-def fit_to_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:
-    """Fits a layer to the moments of states, (rows, width), weighted by ``_checks.weights``, (rows,)."""
+    """Returns a copy of a layer, fitted to states, (rows, width), with ``_checks.weights``, (rows,)."""
+    fitted: Layer = deepcopy(layer)
     if weights is None:
         expected = tuple(t.mean(0) for t in layer.statistics(x))
-        fit_(layer, expected, x.var(0, correction=0), len(x))
+        fit_(fitted, expected, x.var(0, correction=0), len(x))
     else:
         total = weights.sum()
         share = (weights / total).to(x)
         expected = tuple(share @ t for t in layer.statistics(x))
         variance = share @ (x - expected[0]).square()
-        fit_(layer, expected, variance, total)
+        fit_(fitted, expected, variance, total)
+    return fitted

@@ -34,7 +34,7 @@ class Statistics:
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.readings: Sequence[Collection[int]] | None = None
         self._hamiltonian = hamiltonian
-        self._lots = Lots.of(hamiltonian)
+        self._lots = Lots(hamiltonian)
         # The first term of a sum becomes the sum: zeros to add it to would be one more pass for each layer.
         self._thetas: list[list[Tensor | None]] = [[None] * len(theta) for theta in hamiltonian.thetas]
         self._products = [*map(OuterProductSum, hamiltonian.J, hamiltonian.graph.patterns)]
@@ -53,7 +53,7 @@ class Statistics:
     @property
     def thetas(self) -> list[list[Tensor]]:
         """Sums of t_l, in the order of ``Layer.natural``, each (width_l,)."""
-        if self._lots is not None:
+        if self._lots.wait:
             self._grow(self._lots.conclude())
         for totals, theta in zip(self._thetas, self._hamiltonian.thetas, strict=True):
             for i, total in enumerate(totals):
@@ -64,9 +64,10 @@ class Statistics:
     @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each in the shape of J: (width_l, width_m), or the entries of a sparse one."""
-        if self._lots is not None:
+        if self._lots.wait:
             self._grow(self._lots.conclude())
-        return [sums.total for sums in self._products]
+        totals = zip(self._products, self._hamiltonian.J, strict=True)
+        return [torch.zeros_like(J) if sums.total is None else sums.total for sums, J in totals]
 
     def add(
         self,
@@ -96,8 +97,7 @@ class Statistics:
         weight, read, fields = weight / len(readings), list[list[Tensor]](), dict(fields)
         for reading in readings:
             means = list(states)
-            lots = self._lots if len(readings) == 1 else None
-            waits = lots is not None and lots.serve(hamiltonian, states)
+            waits = self._lots.wait and len(readings) == 1 and self._lots.serve(hamiltonian, states)
             for l, layer in enumerate(hamiltonian.layers):
                 if l in reading:
                     terms, layer_fields = hamiltonian.expect(l, states, exact, fields.get(l))
@@ -110,9 +110,9 @@ class Statistics:
                     terms = layer.statistics(states[l]) if len(self._thetas[l]) > 1 else (states[l],)
                 self.add_terms(l, terms, weight, first=1 if waits and hamiltonian.graph.joints[l] else 0)
             read.append(means)
-            if lots is not None and waits:
+            if waits:
                 drawn = [l not in reading for l in range(len(means))]
-                self._grow(lots.add(means, weight, drawn, exact))
+                self._grow(self._lots.add(means, weight, drawn, exact))
                 return fields
         if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]

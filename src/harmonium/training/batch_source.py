@@ -77,23 +77,32 @@ class RowBatches:
         self._seed = seed
         self._orders: dict[int, Tensor] = {}
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
-        self._read_ahead: tuple[int, Future[Batch]] | None = None
+        self._ahead: dict[int, Future[Tensor]] = {}  # by the step that reads them
         self.part: slice | None = None
         self.checked, self.observed, self.per_epoch = checked, observed, self.updates(1)
 
-    def take(self, step: int, count: int = 1) -> Batch:
-        """Returns the batch after ``step`` earlier ones; of checked rows in memory ``count`` batches."""
-        if self._reader is None:
-            return self._read(step, count, self.part)
-        if self._read_ahead is None or self._read_ahead[0] != step:
-            self._read_ahead = step, self._reader.submit(self._read, step, 1, self.part)
-        batch = self._read_ahead[1].result()
-        self._read_ahead = step + 1, self._reader.submit(self._read, step + 1, 1, self.part)
-        return batch
+    def take(self, step: int, count: int = 1, whole: bool = False) -> Batch:
+        """Returns the batch after ``step`` earlier ones; of checked rows in memory ``count`` batches.
 
-    def take_whole(self, step: int) -> Batch:
-        """Returns the batch after ``step`` earlier ones with the rows of all processes."""
-        return self._read(step)
+        With ``whole`` it has the rows of all processes.
+        """
+        where = self.indices(step, count)
+        weights = None if self.weights is None else self.weights[where]
+        part = None if whole else self.part
+        where = where if part is None else where[part]
+        if self.checked and self.tensor is not None:
+            v = self.tensor.index_select(0, where.to(self.tensor.device)).to(self._rows.dtype)
+        elif self._reader is None or whole:
+            v = self._rows.take(where, checked=self.checked)
+        else:
+            following = self.indices(step + 1)
+            ahead = {step: where, step + 1: following if part is None else following[part]}
+            self._ahead = {
+                n: self._ahead.get(n) or self._reader.submit(self._rows.take, rows, checked=self.checked)
+                for n, rows in ahead.items()
+            }
+            v = self._ahead[step].result()
+        return Batch(v, weights, where)
 
     def indices(self, step: int, count: int = 1) -> Tensor:
         """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""
@@ -159,16 +168,6 @@ class RowBatches:
         """Ends what reads ahead."""
         if self._reader is not None:
             self._reader.shutdown(cancel_futures=True)
-
-    def _read(self, step: int, count: int = 1, part: slice | None = None) -> Batch:
-        where = self.indices(step, count)
-        weights = None if self.weights is None else self.weights[where]
-        where = where if part is None else where[part]
-        if self.checked and self.tensor is not None:
-            v = self.tensor.index_select(0, where.to(self.tensor.device)).to(self._rows.dtype)
-        else:
-            v = self._rows.take(where, checked=self.checked)
-        return Batch(v, weights, where)
 
 
 def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:

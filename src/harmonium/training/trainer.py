@@ -241,7 +241,7 @@ class Run:
             identity = fingerprint(state, self.engine.engine)
             require_one_run(group.all_gather(identity))
         if group.size > 1:
-            require_one_run(group.all_gather({"first batch": digest(state.batches.take_whole(0).v)}))
+            require_one_run(group.all_gather({"first batch": digest(state.batches.take(0, whole=True).v)}))
         if self.run_dir is not None:
             with group.on_rank_zero() as leads:
                 if leads:
@@ -259,7 +259,7 @@ class Run:
         search = state.optimizer.search
         if search and settings.transform is None:
             search.preconditioner = make_preconditioner(
-                state.machine, state.learned, settings.pulls(), state.batches.take_whole(0)
+                state.machine, state.learned, settings.pulls(), state.batches.take(0, whole=True)
             )
             if search.preconditioner and not search.state:  # the gauge of least penalty, to begin with
                 search.preconditioner.settle_(*state.learned.values())
