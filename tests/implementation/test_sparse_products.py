@@ -7,14 +7,24 @@ import torch
 from exact.graphs import _lattice, make
 
 import harmonium as hm
-from harmonium.backends import PreparedMatrix
+from harmonium.backends import OuterProductSum, PreparedMatrix, SparsityPattern
 from harmonium.chains import KernelState
-from harmonium.machine import Statistics, hamiltonian as hamiltonians
+from harmonium.machine import Statistics, coupling_matrices
 
 
 def test_sums_over_no_rows_are_zero() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
     assert torch.equal(Statistics(machine.hamiltonian()).products[0], torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_sum_at_some_places_takes_those_of_a_matrix(symmetric: bool) -> None:
+    pattern = SparsityPattern(torch.tensor([[0, 1], [0, 3], [2, 3]]), (4, 4), (1, 1), symmetric)
+    matrix, sums = torch.arange(16.0).view(4, 4), OuterProductSum(torch.zeros(3), pattern)
+    sums.grow(matrix)
+    sums.grow(torch.ones(3))
+    both = matrix + matrix.t() if symmetric else matrix
+    assert sums.total.tolist() == [float(both[i, j]) + 1 for i, j in pattern.pairs.tolist()]
 
 
 @pytest.mark.parametrize("kind", [hm.Bernoulli, hm.Spin, lambda n: hm.Categorical(n, 3)])
@@ -50,7 +60,7 @@ def test_distributions_that_share_couplings_share_what_is_made_of_them(monkeypat
     machine = make("semi-restricted and sparse").float()
     made = []
     monkeypatch.setattr(
-        hamiltonians, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
+        coupling_matrices, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
     )
     hamiltonian = machine.hamiltonian()
     generator = torch.Generator().manual_seed(0)
