@@ -276,16 +276,13 @@ class Gibbs(PairKernel):
             return [stack(x, y) for x, y in zip(drawn[number].x, drawn[number].y, strict=True)]
 
         state = self._sweep(hamiltonian, both, draw, 2)
-        tries = [draw.tries for draw in drawn.values()]
-        if not tries:  # all is clamped
-            tries = [torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)]
-        return CoupledSweep(state, sum(tries[1:], tries[0]), drawn, waits)
+        none = torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)
+        return CoupledSweep(state, sum((x.tries for x in drawn.values()), none), drawn, waits)
 
     @staticmethod
     def _sweep(hamiltonian: Hamiltonian, state: ChainState, draw: Draw, copies: int) -> ChainState:
         """Draws the last colour given the others, then the others in their order."""
-        states = list(state.states)
-        known = state.fields
+        states, known = list(state.states), state.fields
         for number, colour in enumerate(hamiltonian.graph.colours_backwards):
             parts = tuple(part for part in colour if not hamiltonian.is_clamped(part.layer))
             if not parts:
@@ -304,9 +301,8 @@ class Gibbs(PairKernel):
 
     @staticmethod
     def _choose(hamiltonian: Hamiltonian, parts: tuple[Part, ...]) -> BlockCoupling:
-        if all(hamiltonian.units(part)[0].gaussian for part in parts):
-            return Reflection()
-        return Maximal(common_noise=True)
+        gaussian = all(hamiltonian.units(part)[0].gaussian for part in parts)
+        return Reflection() if gaussian else Maximal(common_noise=True)
 
     def __repr__(self) -> str:
         return f"Gibbs(even={self.even!r}, odd={self.odd!r})"

@@ -328,14 +328,11 @@ class MeetingLoop:
                 self._look(trajectory, read, t + len(trajectory))
             t += len(trajectory)
         self.sums.flush()
-        counts = _device.to_device(
-            torch.stack((self.times, self.capped, self.tries)), self.hamiltonian.device
-        )
-        times, capped, tries = counts
-        # X took τ sweeps, Y lag fewer; X went on alone up to m where they met before.
-        cost = 2 * times - lag + (m - times).clamp(min=0)
-        flips = int(self.times.sum()) * sum(x.states[l].shape[1] for l in self.hamiltonian.graph.unsummed)
-        flip_rate = int(self.flipped) / max(flips, 1)
+        counts = torch.stack((self.times, self.capped, self.tries))
+        times, capped, tries = _device.to_device(counts, self.hamiltonian.device)
+        cost = 2 * times - lag + (m - times).clamp(min=0)  # of X, of Y lag later, of X alone up to m
+        units = sum(x.states[l].shape[1] for l in self.hamiltonian.graph.unsummed)
+        flip_rate = int(self.flipped) / max(int(self.times.sum()) * units, 1)
         return Meetings(times, capped.bool(), tries, cost, flip_rate, lag, self.at_horizon)
 
     def _look(self, trajectory: list[ChainState], read: Tensor, t: int) -> None:
