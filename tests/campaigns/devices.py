@@ -61,10 +61,7 @@ HOST = {
         "test_crafted_checkpoints.py::test_what_does_not_fit",
     ),
     "sparse tensors, which the device does not have": (
-        "test_errors.py::test_shapes_and_types.*sparse",
         "test_numbers.py::test_all_else_is_refused_by_name.*sparse",
-        "test_data_rows.py::test_what_rows_refuses.*sparse",
-        "test_data_transforms.py::test_other_objects_are_refused.*sparse",
     ),
     "names what the campaign puts another thing in place of": (
         "test_seeds.py::test_a_generator_of_another_device",

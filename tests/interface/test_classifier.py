@@ -54,7 +54,7 @@ def by_hand(classifier: RBMClassifier, X: np.ndarray) -> np.ndarray:
 # --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", ["discriminative", "hybrid"])
 @pytest.mark.parametrize(("hidden", "known"), [(1500, True), (50, False)], ids=["labels", "labels at random"])
 @pytest.mark.mostly_nightly(2)
 def test_images_of_784_pixels_are_learned_with_any_number_of_hidden_units(
@@ -68,7 +68,7 @@ def test_images_of_784_pixels_are_learned_with_any_number_of_hidden_units(
     labels = y if known else random.permutation(y)
     fitted = RBMClassifier(hidden, objective=objective, max_updates=40, random_state=0).fit(X, labels)
     assert fitted.n_updates_ == 40
-    if known and objective != "joint":  # which takes longer
+    if known:
         assert fitted.score(X, y) > 0.9
 
 
@@ -161,10 +161,8 @@ def test_rows_without_a_label_teach_a_generative_machine_only() -> None:
     ("y", "error", "words"),
     [
         (None, ValueError, "requires y to be passed"),
-        ([1.0, 2.0, np.nan, 1.5], ValueError, "continuous"),
         ([np.nan] * 4, ValueError, "y: expected a label in at least one row"),
         ([1, 1, None, 1], ValueError, "one class"),
-        ([1, "a", None, 1], TypeError, "all text or all numbers"),
         ([0, 1], ValueError, "inconsistent"),
     ],
 )

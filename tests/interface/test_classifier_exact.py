@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 
 from harmonium.estimators import RBMClassifier, RBMOutlier
 from harmonium.estimators._intake import validated
@@ -62,19 +60,6 @@ def test_a_table_gets_few_hidden_units_and_no_chains() -> None:
     assert is_exact(trees) and trees.machine_.layers[-1].n_units == 8
     assert trees.n_updates_ > 0
     assert np.array_equal(again.predict_proba(HOLED), trees.predict_proba(HOLED))
-
-
-@pytest.mark.nightly
-def test_labels_are_told_as_well_as_by_logistic_regression() -> None:
-    """Of three classes whose log odds are linear; what is learned has to come to 1.1 times the best."""
-    random = np.random.default_rng(1)
-    X = random.normal(size=(900, 4))
-    logits = X @ random.normal(size=(4, 3)) * 1.5
-    y = (logits + random.gumbel(size=logits.shape)).argmax(1)
-    best = LogisticRegression().fit(X[:300], y[:300]).predict_proba(X[300:])
-    made = RBMClassifier(random_state=0).fit(X[:300], y[:300])
-    assert is_exact(made)
-    assert log_loss(y[300:], made.predict_proba(X[300:])) < 1.1 * log_loss(y[300:], best)
 
 
 @cache

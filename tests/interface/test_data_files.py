@@ -57,11 +57,10 @@ def refused(path, *texts):
 # NumPy
 
 
-@pytest.mark.parametrize("convert", [str, Path], ids=["str", "Path"])
-def test_npy_is_mapped(tmp_path, convert):
+def test_npy_is_mapped(tmp_path):
     path = tmp_path / "points.npy"
     np.save(path, POINTS)
-    found = read(convert(path))
+    found = read(str(path))
     assert_holds(found, POINTS, name="points.npy")
     assert isinstance(found.samples, np.memmap)
     assert not found.samples.flags.writeable
@@ -167,6 +166,10 @@ def test_csv_labels(tmp_path):
     assert found.labels.dtype == np.int64
     path.write_text("label\n7\n")
     refused(path, "expected other columns beside 'label'")
+    path.write_text("label,a,Labels\n1,2,3\n")
+    refused(path, "expected one column of labels, received columns [1, 3]")
+    path.write_text("a,label\n1,0.5\n2,1\n")
+    assert read(path).labels.tolist() == [0.5, 1]  # no whole numbers, as they are
 
 
 # IDX
@@ -184,20 +187,19 @@ def test_idx(tmp_path, dtype, name):
     assert found.samples.flags.writeable
 
 
-@pytest.mark.parametrize("samples_gz", [True, False])
-@pytest.mark.parametrize("labels_gz", [True, False])
 @pytest.mark.parametrize(
     ("samples_name", "labels_name"),
-    [("my-images-idx3-ubyte", "my-labels-idx1-ubyte"), ("images.idx", "labels.idx")],
+    [
+        ("my-images-idx3-ubyte", "my-labels-idx1-ubyte"),
+        ("images.idx", "labels.idx.gz"),
+        ("images.idx.gz", "labels.idx"),
+    ],
 )
-def test_idx_labels_beside(tmp_path, samples_name, labels_name, samples_gz, labels_gz):
-    for name, array, compressed in (
-        (samples_name, IMAGES, samples_gz),
-        (labels_name, LABELS.astype(np.uint8), labels_gz),
-    ):
-        content = gzip.compress(idx(array)) if compressed else idx(array)
-        (tmp_path / (name + ".gz" * compressed)).write_bytes(content)
-    found = read(tmp_path / (samples_name + ".gz" * samples_gz))
+def test_idx_labels_beside(tmp_path, samples_name, labels_name):
+    for name, array in ((samples_name, IMAGES), (labels_name, LABELS.astype(np.uint8))):
+        content = gzip.compress(idx(array)) if name.endswith("gz") else idx(array)
+        (tmp_path / name).write_bytes(content)
+    found = read(tmp_path / samples_name)
     assert_holds(found, IMAGES.reshape(6, 20), LABELS.astype(np.uint8), (5, 4))
 
 
@@ -227,7 +229,6 @@ def test_idx_cut_or_extended_anywhere(tmp_path, compressed):
     [
         (b"\x00\x00\x07\x01\x00\x00\x00\x01\x01", "does not begin as an IDX file"),
         (b"\x00\x00\x08\x01\x00\x00\x00\x01\x01", "received shape (1,)"),
-        (b"\x00\x00\x08\x03" + b"\xff" * 12, "the shape (4294967295, 4294967295, 4294967295) claims"),
     ],
 )
 def test_idx_of_another_kind(tmp_path, content, reason):
@@ -271,8 +272,6 @@ def test_hdf5_errors(tmp_path, h5py):
     damaged = tmp_path / "damaged.h5"
     damaged.write_bytes(path.read_bytes()[:-100])
     refused(damaged, "cannot be read as HDF5", "truncated")
-    damaged.write_bytes(b"no such thing")
-    refused(damaged, "cannot be read as HDF5")
 
 
 def test_hdf5_without_its_extra(tmp_path, monkeypatch):
@@ -313,29 +312,19 @@ def test_folder_errors(tmp_path):
     refused(tmp_path, "b.png: expected shape (5, 4)", "received (5, 4, 3)")
     Image.fromarray(IMAGES[0]).convert("RGBA").save(tmp_path / "b.png")
     refused(tmp_path, "b.png: expected grey levels or RGB without transparency, received mode RGBA")
-    (tmp_path / "b.png").write_bytes(b"no such thing")
-    refused(tmp_path, "b.png: ")
-    (tmp_path / "b.png").write_bytes(b"")
-    refused(tmp_path, "b.png: ")
-    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:-30])
-    refused(tmp_path, "b.png: ")
+    for content in (b"no such thing", b"", (tmp_path / "a.png").read_bytes()[:-30]):
+        (tmp_path / "b.png").write_bytes(content)
+        refused(tmp_path, "b.png: ")
 
 
 # What holds for every format
 
 
-def written(folder):
-    """One good file of every format."""
-    np.save(folder / "a.npy", POINTS)
-    np.savez_compressed(folder / "a.npz", samples=POINTS)
-    sparse.save_npz(folder / "sparse.npz", sparse.csr_matrix(IMAGES.reshape(6, 20)))
-    (folder / "a.idx").write_bytes(idx(IMAGES))
-    (folder / "a.idx.gz").write_bytes(gzip.compress(idx(IMAGES)))
-    return sorted(folder.iterdir())
-
-
 def test_files_cut_short(tmp_path):
-    for path in written(tmp_path):
+    np.save(tmp_path / "a.npy", POINTS)
+    np.savez_compressed(tmp_path / "a.npz", samples=POINTS)
+    sparse.save_npz(tmp_path / "sparse.npz", sparse.csr_matrix(IMAGES.reshape(6, 20)))
+    for path in sorted(tmp_path.iterdir()):
         content = path.read_bytes()
         for length in (1, 5, 20, len(content) // 2, len(content) - 1):
             path.write_bytes(content[:length])
@@ -358,10 +347,7 @@ def test_empty_and_foreign_files(tmp_path, name, h5py):
     ("array", "reason"),
     [
         (np.zeros(3), "received shape (3,)"),
-        (np.zeros(()), "received shape ()"),
         (np.zeros((0, 3)), "received shape (0, 3)"),
-        (np.zeros((3, 0)), "received shape (3, 0)"),
-        (np.zeros((3, 0, 2)), "received shape (3, 0, 2)"),
         (np.array([["a"]]), "numeric or boolean dtype, received <U1"),
         (np.array([[1j]]), "numeric or boolean dtype, received complex128"),
         (np.array([[None]]), "bject"),
@@ -421,16 +407,6 @@ def test_a_file_of_a_built_in_name_needs_its_folder(tmp_path, monkeypatch):
     assert len(read("./digits").samples) == len(read(Path("digits")).samples) == 1
 
 
-PLACES = [
-    ("mnist", "set"),
-    *(
-        (kind, place)
-        for kind in ("mnist", "fashion-mnist")
-        for place in (f"set/{kind}", f"../shared/data/{kind}")
-    ),
-]
-
-
 def put_images(folder, part, suffix=""):
     folder.mkdir(parents=True)
     pack = gzip.compress if suffix else bytes
@@ -438,17 +414,23 @@ def put_images(folder, part, suffix=""):
     (folder / f"{part}-labels-idx1-ubyte{suffix}").write_bytes(pack(idx(LABELS.astype(np.uint8))))
 
 
-@pytest.mark.parametrize(("kind", "place"), PLACES)
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize(("test", "part"), [("", "train"), ("-test", "t10k")])
-def test_images_are_found_where_they_may_lie(tmp_path, monkeypatch, kind, place, suffix, test, part):
+@pytest.mark.parametrize(
+    ("name", "place", "part", "suffix"),
+    [
+        ("mnist", "set", "train", ""),
+        ("mnist", "set/mnist", "train", ".gz"),
+        ("mnist-test", "../shared/data/mnist", "t10k", ".gz"),
+        ("fashion-mnist", "set/fashion-mnist", "train", ""),
+        ("fashion-mnist-test", "../shared/data/fashion-mnist", "t10k", ".gz"),
+    ],
+)
+def test_images_are_found_where_they_may_lie(tmp_path, monkeypatch, name, place, suffix, part):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.delenv("HARMONIUM_DATA", raising=False)
     if place.startswith("set"):
         monkeypatch.setenv("HARMONIUM_DATA", "set")
     put_images(Path(place), part, suffix)
-    name = f"{kind}{test}"
     assert_holds(read(name), IMAGES.reshape(6, 20), LABELS.astype(np.uint8), (5, 4), name)
 
 
@@ -478,20 +460,9 @@ def test_mnist_that_is_nowhere(tmp_path, monkeypatch):
 # What a number is, and what a label is
 
 
-@pytest.mark.parametrize("word", ["1e300", "-1e16"])
-def test_csv_labels_that_no_integer_holds(tmp_path, word):
-    (tmp_path / "x.csv").write_text(f"a,label\n1,0\n2,{word}\n")
+def test_csv_labels_that_no_integer_holds(tmp_path):
+    (tmp_path / "x.csv").write_text("a,label\n1,0\n2,-1e16\n")
     refused(tmp_path / "x.csv", "labels: expected numbers between -2**53 and 2**53", "at position (1,)")
-
-
-def test_csv_labels_that_are_no_whole_numbers_stay_as_they_are(tmp_path):
-    (tmp_path / "x.csv").write_text("a,label\n1,0.5\n2,1\n")
-    assert read(tmp_path / "x.csv").labels.tolist() == [0.5, 1]
-
-
-def test_csv_with_two_columns_of_labels(tmp_path):
-    (tmp_path / "x.csv").write_text("label,a,Labels\n1,2,3\n")
-    refused(tmp_path / "x.csv", "expected one column of labels, received columns [1, 3]")
 
 
 def test_csv_whose_compression_is_damaged(tmp_path):
@@ -505,14 +476,10 @@ def test_csv_that_unfolds_without_end(tmp_path, monkeypatch):
     refused(tmp_path / "x.csv.gz", "its text claims 320000 bytes")
 
 
-@pytest.mark.parametrize("labels", [np.array([0, np.inf]), np.array([0, np.nan])], ids=["inf", "nan"])
-def test_labels_that_are_not_finite(tmp_path, labels):
-    np.savez(tmp_path / "x.npz", samples=POINTS[:2], labels=labels)
-    refused(tmp_path / "x.npz", "labels: expected finite numbers")
-
-
 def test_labels_that_are_no_numbers(tmp_path):
     np.savez(tmp_path / "x.npz", samples=POINTS[:2], labels=np.array([1j, 2]))
     refused(tmp_path / "x.npz", "labels: expected numbers, booleans or text, received complex128")
+    np.savez(tmp_path / "x.npz", samples=POINTS[:2], labels=np.array([0, np.inf]))
+    refused(tmp_path / "x.npz", "labels: expected finite numbers")
     np.savez(tmp_path / "x.npz", samples=POINTS[:2], labels=np.array(["cat", "dog"]))
     assert read(tmp_path / "x.npz").labels.tolist() == ["cat", "dog"]

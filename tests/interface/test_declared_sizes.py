@@ -148,12 +148,7 @@ def test_hdf5_labels_without_a_fixed_size(tmp_path: Path, h5py: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        *({"compression": "gzip"}, {"compression": "gzip", "shuffle": True, "fletcher32": True}),
-        *({"fletcher32": True}, {"shuffle": True}, {}),
-    ],
-    ids=str,
+    "options", [{"compression": "gzip", "shuffle": True, "fletcher32": True}, {}], ids=str
 )
 def test_hdf5_filters_that_are_read(options: dict[str, Any], tmp_path: Path, h5py: Any) -> None:
     array = np.random.Generator(np.random.PCG64(0)).normal(size=(50, 7))
@@ -215,7 +210,7 @@ def layers(*widths: int) -> list[dict[str, Any]]:
     return [{"kind": "bernoulli", "n_units": width} for width in widths]
 
 
-@pytest.mark.parametrize("widths", [(40_000, 20_000), (10**9, 10**9), (10**18, 2), (10**30, 2)], ids=str)
+@pytest.mark.parametrize("widths", [(40_000, 20_000), (10**18, 2), (10**30, 2)], ids=str)
 def test_a_machine_file_that_claims_too_much_costs_nothing(widths: tuple[int, int], tmp_path: Path) -> None:
     path = machine_file(tmp_path / "m", {"layers": layers(*widths)})
     assert path.stat().st_size < 1000
@@ -254,9 +249,8 @@ def unfinished_run(folder: Path, description: dict[str, Any]) -> None:
 NESTED = "[" * 100_000 + "]" * 100_000
 HEADERS = [
     *('{"a": ' * 5000 + "1" + "}" * 5000, "[" * 100_000, NESTED, "9" * 5000, "3", "null", '"x"'),
-    *({"layers": 3}, {"layers": {}}, {"layers": ["bernoulli", "bernoulli"]}, {"layers": [None, None]}, {}),
-    *({"layers": layers(3, 2), "metadata": 3}, {"layers": layers(3, 2), "metadata": None}),
-    *({"layers": [{"kind": ["spin"]}] * 2}, {"layers": [{"kind": {}}] * 2}, {"layers": [{"n_units": 3}] * 2}),
+    *({"layers": 3}, {"layers": {}}, {"layers": [None, None]}, {}, {"layers": layers(3, 2), "metadata": 3}),
+    *({"layers": [{"kind": ["spin"]}] * 2}, {"layers": [{"n_units": 3}] * 2}),
     {"layers": [{"kind": "truncated_gaussian", "n_units": 3, "low": 10**400, "high": 1}, *layers(2)]},
     {"layers": [{"kind": "truncated_gaussian", "n_units": 3, "low": {"a": 1}, "high": 1}, *layers(2)]},
     {"layers": [{"kind": "bernoulli", "n_units": 3, "self": 1}, *layers(2)]},
@@ -278,9 +272,7 @@ def test_no_header_shows_a_traceback(header: Any, tmp_path: Path, capsys: pytest
     assert one_error(capsys, "sample", str(path), "--out", str(tmp_path / "x.npy")) == 2
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.int32, torch.complex64, torch.bool]
-)
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int32, torch.complex64])
 def test_tensors_that_are_no_parameters(
     dtype: torch.dtype, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -309,18 +301,10 @@ def test_no_metadata_show_a_traceback(
     assert one_error(capsys, "sample", str(path), "--out", str(tmp_path / "x.npy")) == 2
 
 
-@pytest.mark.parametrize(
-    "description",
-    [
-        {"layers": [], "metadata": 3},
-        {},
-    ],
-    ids=str,
-)
 def test_no_description_of_a_run_shows_a_traceback(
-    description: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    unfinished_run(tmp_path, description)
+    unfinished_run(tmp_path, {"layers": [], "metadata": 3})
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors makes no machine"):
         load_machine(tmp_path, False, torch.device("cpu"))
     assert one_error(capsys, "sample", str(tmp_path), "--out", str(tmp_path / "x.npy")) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import signal
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from harmonium.chains import Gibbs, Kernel
 from harmonium.data import Rows, bars_and_stripes, digits, gaussian_mixture
 from harmonium.estimators import RBM
 from harmonium.estimators._training import plan
-from harmonium.learning.rules import RECIPES
 from harmonium.tables import Fitting
 from harmonium.training import Recipe
 
@@ -127,11 +125,14 @@ def test_reconstructions_of_labels_are_labels():
     assert set(np.unique(rbm.inverse_transform(rbm.transform(LABELS)))) <= {0, 1, 2}
 
 
-@pytest.mark.mostly_nightly(4)
-@pytest.mark.parametrize("format", ["csr", "csc", "coo"])
 @pytest.mark.parametrize(
-    ("X", "visible"),
-    [(PICTURES, "auto"), (PICTURES, "spin"), (POINTS, "auto"), (LABELS, "categorical")],
+    ("X", "visible", "format"),
+    [
+        (PICTURES, "auto", "csr"),
+        (PICTURES, "spin", "csc"),
+        (POINTS, "auto", "coo"),
+        (LABELS, "categorical", "csr"),
+    ],
     ids=["bernoulli", "spin", "gaussian", "categorical"],
 )
 def test_sparse_equals_dense(X, visible, format):
@@ -167,6 +168,7 @@ def test_same_seed_same_bits():
     a, b, other = (small(random_state=seed).fit(PICTURES) for seed in (3, np.random.RandomState(3), 4))
     assert same_bits(a, b)
     assert not same_bits(a, other)
+    assert not same_bits(*(small(random_state=None).fit(PICTURES) for _ in range(2)))
     np.testing.assert_array_equal(a.sample(20, random_state=1), b.sample(20, random_state=1))
     np.testing.assert_array_equal(a.sample(20), a.sample(20))
     assert (a.sample(20, random_state=1) != a.sample(20, random_state=2)).any()
@@ -174,18 +176,8 @@ def test_same_seed_same_bits():
     assert first.log_partition_ == second.log_partition_
 
 
-def test_no_seed_no_repetition():
-    assert not same_bits(*(small(random_state=None).fit(PICTURES) for _ in range(2)))
-
-
-@pytest.mark.mostly_nightly(1)
-@pytest.mark.parametrize(
-    ("optimizer", "learning_rate"),
-    [("adam", 0.05), ("sgd", 1.0), (lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.5), 0.0)],
-    ids=["adam", "sgd", "factory"],
-)
-def test_partial_fit_improves_the_score(optimizer, learning_rate):
-    rbm = small(n_hidden=8, optimizer=optimizer, learning_rate=learning_rate, centred=False)
+def test_partial_fit_improves_the_score():
+    rbm = small(n_hidden=8, optimizer=lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.5), centred=False)
     rbm.partial_fit(PICTURES)
     first = rbm.score(PICTURES)
     for _ in range(120):
@@ -228,22 +220,6 @@ def test_pickled_estimator_goes_on_the_same_way():
     assert same_bits(copy.partial_fit(PICTURES), rbm.partial_fit(PICTURES))
 
 
-@pytest.mark.parametrize(
-    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
-)
-def test_interrupted_fit_raises_and_keeps_what_was_learnt(number, raised):
-    def interrupt(step, total):
-        if step == 3:
-            signal.raise_signal(number)
-        return 1.0
-
-    rbm = small(schedule=interrupt)
-    with pytest.raises(raised):
-        rbm.fit(PICTURES)
-    assert rbm.n_updates_ == 4
-    assert np.isfinite(rbm.score(PICTURES))
-
-
 # Rules
 # --------------------------------------------------------------------------------
 
@@ -268,34 +244,15 @@ def test_sweeps_and_chains_reach_the_rule():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rule": "magic"}, "rule: expected one of" + "".join(f"(?=.* {name}[,;])" for name in RECIPES)),
-        ({"n_hidden": 0}, "n_hidden: expected an int of at least 1"),
-        ({"optimizer": "adam", "centred": True}, 'centred: expected False with optimizer="adam"'),
         ({"rule": "exact", "sweeps": 2}, "sweeps: expected None with rule='exact'.*received 2"),
         ({"rule": "cd", "chains": 9}, "chains: expected None with rule='cd'.*received 9"),
         ({"rule": rules.cd(1), "sweeps": 2}, "sweeps: expected None with rule=cd\\(1\\)"),
         ({"device": "abacus"}, "device: abacus cannot be used"),
     ],
 )
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_settings_are_checked(settings, message, method):
+def test_settings_are_checked(settings, message):
     with pytest.raises(ValueError, match=message):
-        getattr(small(**settings), method)(PICTURES)
-
-
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_wrong_data_are_refused(method):
-    with pytest.raises(
-        ValueError,
-        match=r'for visible="bernoulli": expected values in {0, 1}, received 2; hm.data.threshold',
-    ):
-        getattr(small(visible="bernoulli"), method)(PICTURES * 2)
-    with pytest.raises(ValueError, match=r"integers 0\.\.q-1"):
-        getattr(small(visible="categorical"), method)(POINTS)
-    with pytest.raises(ValueError, match="X: "):
-        getattr(small(), method)(np.full_like(PICTURES, np.nan))
-    with pytest.raises(ValueError, match="0 sample"):
-        getattr(small(), method)(PICTURES[:0])
+        small(**settings).fit(PICTURES)
 
 
 @pytest.mark.parametrize("method", ["partial_fit", "transform", "score_samples", "score"])
@@ -309,30 +266,19 @@ def test_later_data_must_fit(method):
         getattr(rbm, method)(np.full((2, 9), np.nan))
 
 
-def test_hidden_values_must_fit():
-    with pytest.raises(ValueError, match="X: expected 4 columns of hidden values, received 9"):
-        small().fit(PICTURES).inverse_transform(PICTURES)
-
-
-def test_unfitted_estimator_says_so():
-    for use in (
-        lambda rbm: rbm.transform(PICTURES),
-        lambda rbm: rbm.sample(),
-        lambda rbm: rbm.score(PICTURES),
-        lambda rbm: rbm.log_partition_,
-        lambda rbm: rbm.get_feature_names_out(),
-    ):
-        with pytest.raises(NotFittedError):
-            use(small())
-
-
-def test_sample_checks_its_numbers():
+def test_other_numbers_must_fit():
+    with pytest.raises(ValueError, match=r"integers 0\.\.q-1"):
+        small(visible="categorical").fit(POINTS)
     rbm = small().fit(PICTURES)
+    with pytest.raises(ValueError, match="X: expected 4 columns of hidden values, received 9"):
+        rbm.inverse_transform(PICTURES)
     with pytest.raises(ValueError, match="n_samples: expected an int of at least 1, received 0"):
         rbm.sample(0)
     with pytest.raises(ValueError, match="sweeps: expected an int of at least 0, received -1"):
         rbm.sample(1, sweeps=-1)
 
 
-# Beside other estimators
-# --------------------------------------------------------------------------------
+def test_unfitted_estimator_says_so():
+    for use in (RBM.sample, RBM.get_feature_names_out, lambda rbm: rbm.log_partition_):
+        with pytest.raises(NotFittedError):
+            use(small())

@@ -35,17 +35,8 @@ HOLED = FRAME.mask(GAPS)
 
 
 def small(**settings):
-    return RBM(
-        **{
-            "n_hidden": 5,
-            "method": "chains",
-            "epochs": 25,
-            "batch_size": 30,
-            "learning_rate": 0.3,
-            "random_state": 0,
-            **settings,
-        }
-    )
+    usual = {"epochs": 25, "batch_size": 30, "learning_rate": 0.3, "random_state": 0}
+    return RBM(5, method="chains", **{**usual, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +46,8 @@ def rbm():
 
 def test_a_frame_with_holes_is_learnt_from(rbm):
     assert isinstance(rbm.encoder_, Table) and rbm.n_features_in_ == 5
-    assert [layer.kind for layer in rbm.machine_.layers] == [
-        "gaussian",
-        "bernoulli",
-        "categorical",
-        "bernoulli",
-    ]
+    kinds = ["gaussian", "bernoulli", "categorical", "bernoulli"]
+    assert [layer.kind for layer in rbm.machine_.layers] == kinds
     assert list(rbm.feature_names_in_) == list(FRAME)
     assert rbm.score(FRAME) > small(initial_std=0.0, learning_rate=0.0).fit(HOLED).score(FRAME) + 1.0
 
@@ -116,19 +103,10 @@ def test_columns_may_come_in_the_order_of_fit_only(rbm):
 
 def test_kinds_by_column():
     rbm = small(visible={"age": "binomial", "height": "truncated_gaussian"}, epochs=2).fit(FRAME)
-    assert list(rbm.encoder_.kinds.values()) == [
-        "binomial",
-        "truncated_gaussian",
-        "bernoulli",
-        "categorical",
-        "categorical",
-    ]
-    assert set(small(visible="categorical", epochs=1).fit(FRAME[["city"]]).encoder_.kinds.values()) == {
-        "categorical"
-    }
-    assert (
-        small(visible={1: "binomial"}, epochs=1).fit([[0, 3], [1, 4], [1, 5]]).encoder_.kinds[1] == "binomial"
-    )
+    kinds = ["binomial", "truncated_gaussian", "bernoulli", "categorical", "categorical"]
+    assert list(rbm.encoder_.kinds.values()) == kinds
+    rbm = small(visible={1: "binomial"}, epochs=1).fit([[0, 3], [1, 4], [1, 5]])
+    assert rbm.encoder_.kinds[1] == "binomial"
     with pytest.raises(ValueError, match=r"^visible: expected columns among 'age'.* received 'ages'"):
         small(visible={"ages": "gaussian"}).fit(FRAME)
 
@@ -186,26 +164,22 @@ def test_one_kind_of_column_is_as_ever():
     grey[:, 0] = grey[:, 0] > 8  # a pixel that is 0 or 1 in every picture
     machine = small(epochs=1).fit(grey).machine_
     assert [layer.kind for layer in machine.layers] == ["gaussian", "bernoulli"]
+    objects = pictures.astype(object)
+    objects[0, 0], objects[1, 1], objects[2, 2] = None, np.nan, pandas.NA
+    assert not np.isnan(small(epochs=1).fit(objects).impute(objects, sweeps=2)).any()
+    columns = small(epochs=1).fit(np.column_stack([FRAME["height"], FRAME["member"]]))
+    assert columns.encoder_.kinds == {0: "gaussian", 1: "bernoulli"}
+    rows = columns.sample(10, sweeps=2)
+    assert isinstance(rows, np.ndarray) and set(rows[:, 1]) <= {0.0, 1.0}
     framed = small().fit(pandas.DataFrame(pictures)).machine_
     for one, other in zip(framed.parameters(), small().fit(pictures).machine_.parameters(), strict=True):
         assert torch.equal(one, other)  # nor does a frame of them differ
-
-
-def test_columns_of_an_array_that_differ_in_kind():
-    X = np.column_stack([FRAME["height"], FRAME["member"]])
-    rbm = small(epochs=2).fit(X)
-    assert rbm.encoder_.kinds == {0: "gaussian", 1: "bernoulli"}
-    rows = rbm.sample(10, sweeps=2)
-    assert isinstance(rows, np.ndarray) and set(rows[:, 1]) <= {0.0, 1.0}
-    assert np.isfinite(rbm.score_samples(X)).all()
 
 
 @pytest.mark.parametrize(
     ("visible", "X"),
     [
         ("auto", RANDOM.normal(size=(40, 4))),
-        ("categorical", RANDOM.integers(0, 3, (40, 4)).astype(float)),
-        ("spin", RANDOM.integers(0, 2, (40, 4)).astype(float)),
         ("truncated_gaussian", 3 * RANDOM.random((40, 4))),
     ],
     ids=str,
@@ -225,14 +199,6 @@ def test_arrays_with_holes(visible, X):
     np.testing.assert_allclose(rbm.score_samples(holed), missing.numpy() + slopes)
 
 
-def test_objects_that_are_numbers_are_numbers():
-    X = RANDOM.integers(0, 2, (30, 4)).astype(object)
-    assert isinstance(small(epochs=1).fit(X).encoder_, Identity)
-    X[0, 0], X[1, 1], X[2, 2] = None, np.nan, pandas.NA
-    rbm = small(epochs=1).fit(X)
-    assert not np.isnan(rbm.impute(X, sweeps=2)).any()
-
-
 # What a new user tries
 # --------------------------------------------------------------------------------
 
@@ -242,16 +208,13 @@ def test_objects_that_are_numbers_are_numbers():
     [
         (FRAME.mask(FRAME["age"] > 0), ValueError, r"expected a (row|column) to learn from"),
         (FRAME["age"], ValueError, r"received a Series; \.to_frame\(\) makes it a table"),
-        (np.array([["a"], [{}]], dtype=object), TypeError, "column 0, received {}"),
         (np.full((5, 5), np.nan), ValueError, "every cell of every row is missing"),
-        (FRAME.assign(when=[[1]] * ROWS), TypeError, "'when'"),
     ],
-    ids=range(5),
+    ids=range(3),
 )
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_data_that_cannot_be_learnt_from_say_why(X, error, message, method):
+def test_data_that_cannot_be_learnt_from_say_why(X, error, message):
     with pytest.raises(error, match=message):
-        getattr(small(), method)(X)
+        small().fit(X)
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
@@ -264,7 +227,7 @@ def test_text_for_an_estimator_of_numbers():
 
 def test_missing_cells_with_too_many_states_to_sum_over():
     X = RANDOM.normal(size=(40, 3))
-    rbm = small(n_hidden=40, epochs=1, log_partition="ais", ais_temperatures=5).fit(X)
+    rbm = small(epochs=1, log_partition="ais", ais_temperatures=5).set_params(n_hidden=40).fit(X)
     with pytest.raises(ValueError, match=r"X: expected rows whose missing cells .* impute\(X\)"):
         rbm.score_samples(np.where(np.eye(40, 3) > 0, np.nan, X))
 

@@ -54,17 +54,9 @@ def test_the_pseudo_likelihood_names_what_to_do_beside_hidden_units() -> None:
         hm.train(machine(), X, rule="pseudo_likelihood", updates=1, progress=False)
 
 
-def test_every_recipe_by_name_is_listed() -> None:
-    assert set(BY_NAME) <= set(hm.rules.__all__)
-    others = {"centred", "conditional", "hybrid"}  # which are put around a rule
-    assert set(hm.rules.__all__) - set(BY_NAME) == others
-
-
 def test_a_rule_is_two_expectations_and_a_known_bias() -> None:
     given = hm.rules.cd()
-    with pytest.raises(
-        ValueError, match="bias: expected one of asymptotic, biased, exact, unbiased; received"
-    ):
+    with pytest.raises(ValueError, match="bias: expected one of asymptotic, biased, exact, unbiased; rec"):
         replace(given, bias="fair")
     with pytest.raises(TypeError, match="free: expected an Expectation, received ABCMeta"):
         replace(given, free=type(given.free))
@@ -104,9 +96,8 @@ def test_the_options_of_a_name_are_the_arguments_of_its_recipe(name: str) -> Non
 def test_a_rule_takes_no_options() -> None:
     rule = hm.rules.cd()
     assert hm.rules.from_options(rule) is rule
-    for option in ({"k": 2}, {"centred": True}):
-        with pytest.raises(ValueError, match=r"expected None with rule=cd\(1\), which takes no options"):
-            hm.rules.from_options(rule, **option)
+    with pytest.raises(ValueError, match=r"expected None with rule=cd\(1\), which takes no options"):
+        hm.rules.from_options(rule, centred=True)
     with pytest.raises(ValueError, match=r"k: expected None .* once; received 3"):
         hm.rules.from_options("cd", sweeps=2, k=3)
 
@@ -122,7 +113,7 @@ def test_rules_complete_to_recipes_only() -> None:
         and not name.startswith("_")
     }
     assert set(dir(hm.rules)) == made - {"from_options", "options"}
-    assert set(BY_NAME) <= set(dir(hm.rules))
+    assert set(hm.rules.__all__) - set(BY_NAME) == {"centred", "conditional", "hybrid"}  # put around a rule
 
 
 # The folder of a run ---------------------------------------------------------------------------------------

@@ -57,13 +57,12 @@ def test_data_with_gaps_train_alike_wherever_they_are(source: str, tmp_path: Pat
         assert torch.equal(left, right) and bool(left.isfinite().all())
 
 
-@SOURCES
-def test_infinity_and_values_outside_the_support_are_refused_beside_gaps(source: str, tmp_path: Path) -> None:
+def test_infinity_and_values_outside_the_support_are_refused_beside_gaps() -> None:
     for wrong, text in ((math.inf, "expected finite values"), (2.0, r"X\[7\]: expected values in")):
         bad = HOLED.copy()
         bad[7, 1] = wrong
         with pytest.raises(ValueError, match=text):
-            train(held(source, tmp_path, bad), batch_size=12)
+            train(bad, batch_size=12)
 
 
 def test_a_unit_of_several_columns_is_missing_as_a_whole() -> None:
@@ -78,31 +77,8 @@ def test_a_unit_of_several_columns_is_missing_as_a_whole() -> None:
         train(v, made)
 
 
-def test_the_exact_rule_climbs_the_likelihood_of_what_was_observed() -> None:
-    made, v = machine(), torch.from_numpy(HOLED)
-    before = hm.likelihood.exact_log_likelihood(made, v).mean()
-    train(HOLED, made, updates=30, batch_size=12, learning_rate=0.2)
-    assert hm.likelihood.exact_log_likelihood(made, v).mean() > before + 0.1
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        hm.rules.cd(),
-        hm.rules.pcd(),
-        hm.rules.noise_cd(),
-        hm.rules.tempered_pcd(replicas=3),
-        hm.rules.mean_field_pcd(),
-        hm.rules.mean_field(),
-        hm.rules.tap(),
-        hm.rules.adatap(),
-        hm.rules.ucd(),
-        hm.rules.ucd_lmi(),
-        hm.rules.centred(hm.rules.pcd()),
-    ],
-    ids=str,
-)
-def test_every_rule_takes_gaps_and_weights_together(rule: hm.learning.Rule) -> None:
+@pytest.mark.parametrize("rule", sorted({*hm.rules.RECIPES} - {"quadrature"}))
+def test_every_rule_takes_gaps_and_weights_together(rule: str) -> None:
     made = train(HOLED, rule=rule, weights=np.arange(12.0))
     assert all(bool(parameter.isfinite().all()) for parameter in made.parameters())
 
@@ -183,13 +159,7 @@ def test_a_run_resumes_with_its_own_weights_only(tmp_path: Path) -> None:
     train(HOLED, updates=4, run_dir=tmp_path / "run", **settings)
     for other in (weights + 1, None):
         with pytest.raises(ValueError, match="weights: the run to resume has"):
-            train(
-                HOLED,
-                updates=8,
-                run_dir=tmp_path / "run",
-                resume=True,
-                **{**settings, "weights": other},
-            )
+            train(HOLED, updates=8, run_dir=tmp_path / "run", resume=True, **settings | {"weights": other})
     resumed = train(HOLED, updates=8, run_dir=tmp_path / "run", resume=True, **settings)
     for left, right in zip(resumed.parameters(), whole.parameters(), strict=True):
         assert torch.equal(left, right)
@@ -226,23 +196,12 @@ def test_a_metric_is_a_number_or_a_value_for_every_row() -> None:
     assert validated(validation=X, metrics={"pseudo": mean})["pseudo"] == pytest.approx(by_row, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        (
-            {"validation": None, "metrics": None, "validation_weights": [1.0]},
-            "validation_weights: expected None",
-        ),
-        (
-            {"validation_weights": np.ones(12), "metrics": {"two": lambda made, rows: 2.0}},
-            r"metrics\['two'\]: expected one for each of 12 rows, received the number 2",
-        ),
-        (
-            {"metrics": {"columns": lambda made, rows: rows.mean(0)}},
-            r"metrics\['columns'\]: expected a number or one for each of 12 rows, received shape \(5,\)",
-        ),
-    ],
-)
-def test_validation_that_cannot_be_weighed_is_refused(settings: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        validated(**{"validation": X, **settings})
+def test_validation_that_cannot_be_weighed_is_refused() -> None:
+    with pytest.raises(ValueError, match="validation_weights: expected None"):
+        validated(validation=None, metrics=None, validation_weights=[1.0])
+    with pytest.raises(
+        ValueError, match=r"metrics\['two'\]: expected one for each of 12 rows, received the n"
+    ):
+        validated(validation=X, validation_weights=np.ones(12), metrics={"two": lambda made, rows: 2.0})
+    with pytest.raises(ValueError, match=r"metrics\['columns'\]: .* 12 rows, received shape \(5,\)"):
+        validated(validation=X, metrics={"columns": lambda made, rows: rows.mean(0)})

@@ -7,9 +7,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
 
 import harmonium as hm
 
@@ -67,19 +64,6 @@ def test_draws_differ_where_cells_are_missing_and_nowhere_else(fitted):
     assert (sizes.std(0)[lost] > 0).all()
     assert (sizes.std(0)[~lost] == 0).all()
     assert fitted.estimator_.imputations(given, 4)[3].equals(drawn[3])
-
-
-@pytest.mark.nightly
-def test_in_a_pipeline_with_cross_validation():
-    random = np.random.default_rng(1)
-    y = random.integers(0, 2, 120)
-    X = y[:, None] + 0.3 * random.standard_normal((120, 3))
-    X[random.random(X.shape) < 0.3] = np.nan
-    X[np.isnan(X).all(1), 0] = 0.5
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        steps = make_pipeline(hm.RBMImputer(LEARNER, random_state=0), LogisticRegression())
-        assert cross_val_score(steps, X, y, cv=3).mean() > 0.85
 
 
 def test_a_refused_table_leaves_the_imputer_as_it_was(fitted):

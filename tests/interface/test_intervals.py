@@ -65,31 +65,9 @@ def test_every_missing_cell_has_an_interval_or_a_set(rbm: Any) -> None:
             seen = lacking[cell.column].dropna()
             assert seen.min() <= cell.low and cell.high <= seen.max()
     assert isinstance(next(cell for cell in cells if cell.column == "day").low, datetime)
+    assert rbm.intervals(table()) == []
     frame = pd.DataFrame(cells)
     assert list(frame.columns) == ["row", "column", "value", "low", "high", "labels"]
-
-
-def test_wider_intervals_hold_more(rbm: Any) -> None:
-    narrow, wide = (rbm.intervals(holes(), share, random_state=0) for share in (0.5, 0.95))
-    for one, other in zip(narrow, wide, strict=True):
-        if one.labels:
-            assert set(one.labels) <= set(other.labels)
-        else:
-            assert other.low is None or (other.low <= one.low and one.high <= other.high)
-    assert rbm.intervals(table()) == []
-
-
-@pytest.mark.nightly
-def test_they_hold_the_share_that_is_asked_for() -> None:
-    """Of cells that are missing at random; three standard errors of 600 cells, and of what 80 rows tell."""
-    held = list[bool]()
-    for seed in range(3):
-        whole = table(560).sample(frac=1, random_state=seed).reset_index(drop=True)
-        lost = np.random.default_rng(seed).random(whole.shape) < 0.2
-        for cell in hm.RBM(random_state=seed).fit(whole.mask(lost)).intervals(whole.mask(lost), 0.8):
-            if not cell.labels:
-                held.append(bool(cell.low <= whole[cell.column][cell.row] <= cell.high))
-    assert abs(np.mean(held) - 0.8) < 0.08
 
 
 def test_arrays_have_intervals_by_number() -> None:

@@ -41,29 +41,23 @@ def count_warnings(call) -> int:
     return sum("taken as missing" in str(warning.message) for warning in caught)
 
 
-@pytest.mark.mostly_nightly(1)
-@pytest.mark.parametrize("make", [hm.RBM, hm.RBMOutlier, hm.RBMClassifier])
-def test_training_warns_once_of_new_labels_and_never_of_numbers(make) -> None:
-    estimator = make(**SMALL, warm_start=True)
-    y = (LABEL,) if make is hm.RBMClassifier else ()
-    assert count_warnings(lambda: estimator.fit(FRAME, *y)) == 0
-    assert count_warnings(lambda: estimator.fit(NEW, *y)) == 1
-    assert count_warnings(lambda: estimator.fit(FAR, *y)) == 0
-
-
 @pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize(
     "make, method",
     [
+        (hm.RBM, "fit"),
         (hm.RBM, "score_samples"),
         (hm.RBM, "transform"),
         (hm.RBM, "impute"),
         (hm.RBM, "partial_fit"),
+        (hm.RBMOutlier, "fit"),
         (hm.RBMOutlier, "predict"),
         (hm.RBMClassifier, "predict_proba"),
+        (hm.RBMClassifier, "fit"),
     ],
 )
 def test_a_call_warns_once_of_new_labels_and_never_of_numbers(make, method: str) -> None:
-    estimator = make(**SMALL).fit(FRAME, LABEL)
-    assert count_warnings(lambda: getattr(estimator, method)(NEW)) == 1
-    assert count_warnings(lambda: getattr(estimator, method)(FAR)) == 0
+    estimator = make(**SMALL, warm_start=True).fit(FRAME, LABEL)
+    labels = (LABEL,) if method == "fit" else ()
+    assert count_warnings(lambda: getattr(estimator, method)(NEW, *labels)) == 1
+    assert count_warnings(lambda: getattr(estimator, method)(FAR, *labels)) == 0

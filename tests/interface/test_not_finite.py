@@ -1,13 +1,15 @@
-"""Machines with numbers that are none, infinite or too large are refused by name, by all that takes one."""
+"""Machines with numbers that are not finite, too large or of 16 bits are refused by all that takes one."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from math import inf, nan
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +17,8 @@ from torch import Tensor
 import harmonium as hm
 from harmonium import chains, coupled, ladder, likelihood, meanfield, tasks
 from harmonium.machine import BoltzmannMachine
+
+from .command_line import CommandLine
 
 PACKAGES = (tasks, chains, likelihood, ladder, meanfield, coupled)
 V = torch.tensor([[0.0, 1.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]])
@@ -178,21 +182,18 @@ def test_a_number_that_is_none_is_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("value", "expected", "remedy"),
     [
-        (inf, r"finite parameters, received inf in couplings\.0\.weight at \[3, 1\]; write 50, which"),
-        (
-            -inf,
-            r"finite parameters, received -inf in couplings\.0\.weight at \[3, 1\]; exact sums and minimise",
-        ),
-        (
-            1e38,
-            r"parameters of a norm below 2\^64, received 1e\+38 in couplings\.0\.weight at \[3, 1\]; divide",
-        ),
+        (inf, "finite parameters", "write 50, which"),
+        (-inf, "finite parameters", "exact sums and minimise"),
+        (1e38, r"parameters of a norm below 2\^64", "divide"),
     ],
 )
-def test_what_is_infinite_or_too_large_is_refused_with_what_to_do(value: float, message: str) -> None:
-    with pytest.raises(ValueError, match=f"machine: expected {message}"):
+def test_what_is_infinite_or_too_large_is_refused_with_what_to_do(
+    value: float, expected: str, remedy: str
+) -> None:
+    place = r"in couplings\.0\.weight at \[3, 1\]"
+    with pytest.raises(ValueError, match=rf"machine: expected {expected}, received .* {place}; {remedy}"):
         put(rbm(), value).hamiltonian()
 
 
@@ -241,3 +242,105 @@ def test_large_numbers_that_are_taken_are_answered_rightly() -> None:
 def test_rungs_that_are_not_finite_are_refused_by_number() -> None:
     with pytest.raises(ValueError, match=r"rungs\[1\]: expected finite values, received nan"):
         ladder.Ladder([bottom(), [x + nan for x in bottom()]])
+
+
+REFUSED = r"machine: expected parameters in float32 or float64, received .* in torch\.b?float16"
+halves = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def machine(visible: type[hm.layers.Layer] = hm.Gaussian) -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([visible(4), hm.Bernoulli(3)], seed=1)
+
+
+@halves
+@pytest.mark.parametrize("name", ["layers.0.mean", "couplings.0.weight"])
+def test_one_parameter_in_16_bits_is_refused(name: str, dtype: torch.dtype) -> None:
+    m = machine()
+    parameter = m.get_parameter(name)
+    parameter.data = parameter.data.to(dtype)
+    with pytest.raises(TypeError, match=f"received {name} in {dtype}"):
+        m.hamiltonian()
+
+
+EVERY: dict[str, tuple[Callable[[], hm.BoltzmannMachine], Callable[[hm.BoltzmannMachine], Any]]] = {
+    **CALLS,
+    "gradient": (rbm, lambda m: hm.rules.cd().gradient(m, V, seed=generator())),
+    "train": (rbm, lambda m: hm.train(m, V, rule="cd", updates=1, progress=False)),
+    "random states": (rbm, lambda m: m.random_states(2, seed=generator())),
+    "energy": (rbm, lambda m: m.energy([V, torch.ones(2, 3)])),
+    "free energy": (rbm, lambda m: m.free_energy(V)),
+}
+
+
+@halves
+@pytest.mark.parametrize("name", EVERY)
+def test_computing_in_16_bits_is_refused_by_name(name: str, dtype: torch.dtype) -> None:
+    make, call = EVERY[name]
+    with pytest.raises(TypeError, match=REFUSED):
+        call(make().to(dtype))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_computing_inside_autocast_is_refused(name: str) -> None:
+    """It would round every product to 16 bits, and a log-likelihood would be off by tenths of a nat."""
+    make, call = EVERY[name]
+    with torch.autocast("cpu"), pytest.raises(ValueError, match=r'outside torch\.autocast\("cpu"\)'):
+        call(make())
+
+
+def test_a_hamiltonian_made_outside_is_refused_inside_autocast() -> None:
+    made = machine()
+    v = made.random_states(2, seed=generator())[0]
+    states = [v, torch.ones(len(v), 3)]
+    hamiltonian, gibbs = made.hamiltonian(), hm.chains.Gibbs()
+    sums = hm.machine.Statistics(hamiltonian)
+    calls = {
+        "field": lambda: hamiltonian.field(1, states),
+        "energy": lambda: hamiltonian.energy(states),
+        "weight": lambda: hamiltonian.log_weight(0, v),
+        "free energy": lambda: hamiltonian.free_energy(states, (1,)),
+        "chains": lambda: hm.chains.run_kernel(
+            hamiltonian, gibbs, hm.chains.KernelState(states, 0), 1, generator()
+        ),
+        "couplings": lambda: hamiltonian.coupling_energy(states),
+        "statistics": lambda: sums.add(hamiltonian, states, 1.0),
+    }
+    for name, call in calls.items():
+        with torch.autocast("cpu"), pytest.raises(ValueError, match=r'outside torch\.autocast\("cpu"\)'):
+            call()
+            pytest.fail(f"{name} computed inside autocast")
+        with torch.autocast("cpu"), torch.autocast("cpu", enabled=False):
+            call()
+
+
+@pytest.mark.parametrize("cut", [hm.TruncatedGaussian, hm.TruncatedGaussBernoulli])
+@halves
+def test_truncated_layers_refuse_16_bits_themselves(cut: type[hm.layers.Layer], dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=r"field: expected float32 or float64, received torch\.b?float16"):
+        cut(4, 0.0, 1.0).to(dtype).moments(torch.zeros(2, 4, dtype=dtype))
+
+
+@halves
+def test_a_machine_of_16_bits_is_saved_and_computes_once_it_is_wider(
+    dtype: torch.dtype, tmp_path: Path
+) -> None:
+    full = machine()
+    full.to(dtype).save(tmp_path / "m.safetensors")
+    loaded = hm.load(tmp_path / "m.safetensors")
+    assert loaded.dtype is dtype
+    loaded.float()
+    v = loaded.random_states(3, seed=generator())[0]
+    for one, other in zip(loaded.parameters(), full.parameters(), strict=True):
+        assert torch.equal(one, other.float())
+    assert bool(torch.isfinite(loaded.free_energy(v)).all())
+
+
+def test_the_command_refuses_them_too(cli: CommandLine, tmp_path: Path) -> None:
+    machine(hm.Bernoulli).half().save(tmp_path / "m.safetensors")
+    np.save(tmp_path / "x.npy", np.ones((3, 4), dtype=np.float32))
+    message = cli.refuse("evaluate", tmp_path / "m.safetensors", tmp_path / "x.npy")
+    assert "expected parameters in float32 or float64" in message

@@ -165,6 +165,18 @@ def test_the_support_is_looked_at_after_conversion(take: str) -> None:
         call(ROWS.double() * 1e300)
 
 
+MEANS = ("gradient", "naive", "tap", "adatap", "relaxed_bp", "landscape")  # which take values between states
+
+
+@pytest.mark.parametrize("take", TAKES)
+def test_other_shapes_and_values_are_refused_by_name(take: str) -> None:
+    argument, call = TAKES[take]
+    between = [] if take in MEANS else [(ROWS - 0.37).abs()]
+    for wrong in (ROWS[:, :3], ROWS[0], ROWS[:0], *between):
+        with pytest.raises(ValueError, match=rf"^{argument.partition('[')[0]}.*: expected"):
+            call(wrong)
+
+
 def test_what_is_missing_may_be_an_array() -> None:
     for mask in (ABSENT, ABSENT.numpy()):
         found = hm.tasks.impute(machine(), ROWS.numpy(), mask, sweeps=2).draws

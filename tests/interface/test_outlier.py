@@ -41,14 +41,6 @@ def test_contamination_is_the_fraction_of_training_rows(share: float) -> None:
     assert judge.offset_ == pytest.approx(np.quantile(judge.score_samples(CLOUD), share, method="higher"))
 
 
-def test_weights_are_repetitions() -> None:
-    weights = np.arange(200) % 3
-    settings = {"dtype": "float64", "initial_std": 0.03, "batch_size": 1000, "epochs": 40, "chains": 50}
-    one = small(**settings, contamination=0.1).fit(CLOUD, sample_weight=weights)
-    other = small(**settings, contamination=0.1).fit(CLOUD.repeat(weights, 0))
-    assert one.offset_ == pytest.approx(other.offset_, rel=1e-9)
-
-
 def test_tables_and_rows_that_are_not_whole() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"size": CLOUD[:, 0], "kind": np.where(CLOUD[:, 1] > 0, "a", "b")})
@@ -86,26 +78,6 @@ def test_rows_of_a_table_are_judged_alike_on_every_scale() -> None:
     np.testing.assert_allclose(*margins, atol=1e-9)
     found = margins[0] < np.quantile(margins[0], 0.05)
     assert np.abs(plain).max(axis=1)[found].mean() > np.abs(plain).max(axis=1)[~found].mean()
-
-
-@pytest.mark.nightly
-def test_cells_from_other_rows_are_found_among_skewed_amounts() -> None:
-    """Area under the curve, mean of four tables: by states ahead of ln p in the units of the data."""
-    pandas, areas = pytest.importorskip("pandas"), []
-    for seed in range(4):
-        random = np.random.default_rng(seed)
-        group = random.integers(0, 3, 600)
-        z = random.normal(size=(600, 3)) @ random.normal(size=(3, 6)) + 0.5 * random.normal(size=(600, 6))
-        z += 0.8 * random.normal(size=(3, 6))[group]
-        table = pandas.DataFrame(np.exp(z)).add_prefix("x").assign(group=np.array(["u", "v", "w"])[group])
-        moved = random.random(600) < 0.05
-        others = table.iloc[random.permutation(600)].set_index(table.index)
-        table = table.where(~(moved[:, None] & (random.random(table.shape) < 1 / 3)), others)
-        judge = RBMOutlier(random_state=seed).fit(table)
-        scores = judge.decision_function(table), judge.score_samples(table)
-        areas.append([roc_auc_score(~moved, x) for x in scores])
-    by_states, by_cells = np.mean(areas, 0)
-    assert by_states > by_cells + 0.03
 
 
 def test_files_and_machines(tmp_path) -> None:
@@ -153,21 +125,13 @@ def products(random: np.random.Generator) -> np.ndarray:
     return np.column_stack([z, np.column_stack(pairs) * (1 + off)])
 
 
-def answers(random: np.random.Generator) -> np.ndarray:
-    """Fifty answers from 0 to 3, of which a few rows were given at random."""
-    z = random.normal(size=(300, 4)) @ random.normal(size=(4, 50)) + random.normal(size=(300, 50))
-    z = np.where(random.random((300, 1)) < 0.05, 2 * random.normal(size=z.shape), z / z.std(0))
-    return np.digitize(z, [-0.3, 0.6, 1.5]).astype(float)
-
-
-@pytest.mark.parametrize("make", [products, answers])
 @pytest.mark.nightly
-def test_a_cell_beyond_the_range_is_not_hidden_among_rare_rows(make) -> None:
+def test_a_cell_beyond_the_range_is_not_hidden_among_rare_rows() -> None:
     """One number at ten times the largest, in a tenth of new rows: area under the curve, two tables each."""
     pandas = pytest.importorskip("pandas")
     for seed in range(2):
         random = np.random.default_rng(100 + seed)
-        table = pandas.DataFrame(make(random)).add_prefix("x")
+        table = pandas.DataFrame(products(random)).add_prefix("x")
         train, new = table.iloc[:200], table.iloc[200:].reset_index(drop=True)
         judge = RBMOutlier(random_state=seed).fit(train)
         sound = judge.decision_function(new)
@@ -191,39 +155,3 @@ def test_a_cell_beyond_the_range_is_not_hidden_among_rare_rows(make) -> None:
         fall = judge._fitted.numbers["fall"]
         assert fall > 1
         np.testing.assert_allclose(np.diff(falling), fall * np.diff(by_cells), rtol=1e-6)
-
-
-@pytest.mark.nightly
-def test_how_ln_p_falls_is_kept_with_the_threshold(tmp_path) -> None:
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame(products(np.random.default_rng(0))).add_prefix("x")
-    judge = RBMOutlier(2, random_state=0).fit(table)
-    judge.save(tmp_path / "judge.safetensors")
-    far = table.iloc[:5].assign(x3=1e3)
-    again = RBMOutlier.load(tmp_path / "judge.safetensors")
-    np.testing.assert_array_equal(again.decision_function(far), judge.decision_function(far))
-    assert (judge.predict(far) == -1).all()
-
-
-def test_the_cells_that_make_an_outlier_are_named(tmp_path) -> None:
-    """Names, values and order are those of the frame; what is sound in a row is not listed before."""
-    pandas = pytest.importorskip("pandas")
-    random = np.random.default_rng(0)
-    size = random.normal(5.0, 1.0, 300)
-    table = pandas.DataFrame({"kind": np.where(size > 5.0, "large", "small"), "size": size})
-    table["weight"] = 3.0 * size + random.normal(0.0, 0.1, 300)
-    judge = RBMOutlier(4, random_state=0).fit(table)
-    strange = table.iloc[:3].copy()
-    strange.loc[1, "weight"] = 40.0
-    strange.loc[2, "kind"] = "small" if strange.loc[2, "kind"] == "large" else "large"
-    found = hm.tasks.unusual_cells(judge.machine_, strange, max_cells=1, seed=0)
-    named = {cell.row: cell for cell in found}
-    assert (
-        named[1].column == "weight" and named[1].value == 40.0 and abs(named[1].expected - 3.0 * size[1]) < 2
-    )
-    assert named[2].column == "kind" and named[2].expected == table.loc[2, "kind"]
-    assert named[0].nats < min(named[1].nats, named[2].nats)
-    listed = pandas.DataFrame(found)
-    assert [*listed.columns] == ["row", "column", "value", "expected", "nats"]
-    kind, other = judge.score_samples(strange.iloc[[2]]), judge.score_samples(table.iloc[[2]])
-    np.testing.assert_allclose(named[2].nats, other - kind, rtol=1e-6)

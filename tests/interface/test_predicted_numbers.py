@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import harmonium as hm
 from harmonium.estimators import DBM, RBM
 from harmonium.sums import log_weights
 
@@ -85,43 +84,6 @@ def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
         np.testing.assert_allclose(auto, mean, atol=1e-6)
 
 
-@every_hole
-def test_a_real_number_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
-    """Against the density on a grid."""
-    rows, grid = HOLES[holes], np.linspace(140.0, 205.0, 131)
-    mean = hamiltonian(rbm, rows, "height", grid) @ grid
-    told = predicted(rbm, rows, "height", sweeps=150, random_state=0)
-    np.testing.assert_allclose(told, mean, atol=1.0)  # of a deviation of 3 to 4; here too z is below 5
-
-
-@every_hole
-def test_a_label_is_the_most_probable_one(rbm: RBM, holes: str) -> None:
-    rows = HOLES[holes]
-    p = hamiltonian(rbm, rows, "city", np.array(["Rom", "Ulm"]))
-    likely = np.array(["Rom", "Ulm"])[p.argmax(1)]
-    assert predicted(rbm, rows, "city", method="exact").tolist() == likely.tolist()
-    clear = np.abs(p[:, 0] - 0.5) > 0.1
-    told = predicted(rbm, rows, "city", method="gibbs", sweeps=150, random_state=0)
-    assert clear.any() and (told == likely)[clear].all()
-
-
-@pytest.mark.parametrize("kind", [RBM, DBM])
-def test_counts_of_an_array(kind: type) -> None:
-    """Where no table stands between rows and machine; a deep one by chains."""
-    X = np.column_stack([RANDOM.binomial(4, np.where(GROUP, 0.2, 0.8)) for _ in range(3)]).astype(float)
-    sizes = (4, 2) if kind is DBM else 4
-    made = kind(sizes, visible="binomial", max_updates=100, random_state=0).fit(X)
-    holes = np.where(np.arange(3) == 1, np.nan, X[:4])
-    exact = made.impute(holes, method="exact", value="mean")[:, 1]
-    trials = np.repeat(X[:4, None], 5, 1)
-    trials[:, :, 1] = np.arange(5)
-    v = torch.from_numpy(trials.reshape(-1, 3))
-    scores = hm.likelihood.exact_log_likelihood(made.machine_, v).reshape(4, 5).log_softmax(1).numpy()
-    np.testing.assert_allclose(exact, np.exp(scores) @ np.arange(5), atol=1e-6)
-    drawn = made.impute(holes, method="gibbs", value="mean", sweeps=150, random_state=0)[:, 1]
-    np.testing.assert_allclose(drawn, exact, atol=0.5)
-
-
 def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp_path: Path) -> None:
     rbm.save(tmp_path / "rbm.safetensors")
     UNRELATED.to_csv(tmp_path / "rows.csv", index=False)
@@ -150,14 +112,3 @@ def test_a_real_number_is_predicted_by_its_mean_without_chains(rbm: RBM, holes: 
         np.testing.assert_allclose(predicted(rbm, rows, "height", method=method), mean, rtol=1e-5)
     chains = predicted(rbm, rows, "height", method="gibbs", sweeps=150, random_state=1)
     assert 0 < np.abs(chains - mean).max() < 1.5
-
-
-@pytest.mark.parametrize("method", ["auto", "exact"])
-def test_draws_without_chains(rbm: RBM, method: str) -> None:
-    drawn = rbm.sample(4000, method=method, random_state=1)
-    assert list(drawn.columns) == list(FRAME.columns) and drawn.dtypes.equals(FRAME.dtypes)
-    held = rbm.sample(400, given={"city": "Ulm"}, method=method, random_state=1)
-    assert set(held["city"]) == {"Ulm"}
-    expected = predicted(rbm, drawn[:1].assign(city="Ulm", visits=None, member=None), "height")[0]
-    spread = held["height"].std() / 20  # of the mean of 400
-    assert abs(held["height"].mean() - expected) < 4 * spread

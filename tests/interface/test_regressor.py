@@ -23,23 +23,6 @@ def regressor() -> hm.RBMRegressor:
     return hm.RBMRegressor(random_state=0).fit(TABLE[TRAIN], Y[TRAIN])
 
 
-@pytest.mark.nightly
-def test_a_density_over_all_targets_is_one_and_has_the_mean(regressor: hm.RBMRegressor) -> None:
-    places, model = np.linspace(-15.0, 22.0, 2000), regressor.estimator_
-    holes = TABLE[TEST].reset_index(drop=True)[:3].copy()
-    holes.loc[1, "city"] = None
-    holes.loc[2, "x"] = np.nan
-    for row in range(3):
-        rows = pandas.concat([holes[row : row + 1]] * len(places))
-        whole, rest = (rows.assign(**{regressor.target_: y}) for y in (places, np.nan))
-        p = np.exp(model.score_samples(whole) - model.score_samples(rest))
-        # Beyond the range seen a column has a tail of its own, whose share is that without the other columns.
-        assert np.trapezoid(p, places) == pytest.approx(1.0, abs=0.01)
-        # What is predicted has a share of straight lines, by held-out rows; the noise has a deviation of 0.5.
-        mean = regressor.predict(holes[row : row + 1])[0]
-        assert np.trapezoid(p * places, places) == pytest.approx(mean, abs=0.4)
-
-
 def test_targets_are_told_to_their_noise_and_quantiles_hold_their_share(regressor: hm.RBMRegressor) -> None:
     assert regressor.score(TABLE[TEST], Y[TEST]) > 0.95
     low, middle, high = regressor.predict_quantiles(TABLE[TEST], random_state=1).T

@@ -11,11 +11,9 @@ import torch
 from covering import covering_product
 
 import harmonium as hm
-from harmonium.data import Rows, Standardise
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
 from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, fitted_layer, init_from_data_, init_visible_biases_
-from harmonium.tables import Table
+from harmonium.machine import BoltzmannMachine, init_visible_biases_
 
 pytestmark = pytest.mark.nightly
 
@@ -94,75 +92,8 @@ def test_scaled_weights_fit_one_estimator(kind: type, weights: str, short_fits: 
             assert other.offset_ == pytest.approx(made[0].offset_, abs=1e-7)
 
 
-@every_weight
-@pytest.mark.parametrize("visible", KINDS)
-def test_scaled_weights_start_one_machine(visible: str, weights: str) -> None:
-    """The functions that an estimator starts with, by themselves."""
-    rows = Rows.of(KINDS[visible], torch.float64)
-    layer, encoder = hm.tables.visible_for(rows, visible)
-    states = torch.as_tensor(np.asarray(encoder.encode(KINDS[visible]))).double()
-    for start in (init_visible_biases_, lambda m, v, w: init_from_data_(m, v, 0, w)):
-        made = []
-        for scale in (1, 1000, 1e-3):
-            machine = BoltzmannMachine([type(layer)(**layer.config()), hm.Bernoulli(2)]).double()
-            start(machine, Rows.of(states, torch.float64), scale * WEIGHTS[weights])
-            made.append(machine)
-        for other in made[1:]:
-            pairs = zip(made[0].layers[0].parameters(), other.layers[0].parameters(), strict=True)
-            for left, right in pairs:
-                torch.testing.assert_close(left.detach(), right.detach(), rtol=1e-8, atol=1e-8)
-
-
-@every_weight
-def test_scaled_weights_make_one_code(weights: str) -> None:
-    X, w = KINDS["gaussian"], WEIGHTS[weights]
-    tables = [Table.fit(X, weights=scale * w) for scale in (1, 1000, 1e-3)]
-    scales = [Standardise.fit(X, weights=torch.as_tensor(scale * w)) for scale in (1.0, 1000.0, 1e-3)]
-    for j, column in enumerate(tables[0].columns):
-        for other in (table.columns[j] for table in tables[1:]):
-            assert (other.mean, other.scale) == pytest.approx((column.mean, column.scale), rel=1e-12)
-    for other in scales[1:]:
-        assert other.mean == pytest.approx(scales[0].mean, rel=1e-12)
-        assert other.scale == pytest.approx(scales[0].scale, rel=1e-12)
-
-
-@every_weight
-def test_scaled_weights_anneal_from_one_base(weights: str) -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)]).double()
-    X = torch.from_numpy(RARE)
-    found = [
-        hm.likelihood.ais(machine, 10, 1, data=X, weights=torch.as_tensor(scale * WEIGHTS[weights])).value
-        for scale in (1.0, 1000.0, 1e-3)
-    ]
-    assert found == pytest.approx([found[0]] * 3, abs=1e-9)
-
-
 @pytest.mark.parametrize("weights", [[1e-300, 1.0, 1.0], [1.0, 1e17, 3e16], [5e-324, 1.0, 2.0]])
 def test_weights_far_apart_leave_finite_parameters(weights: list[float]) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)]).double()
     init_visible_biases_(machine, np.array([[0.0, 1.0]] * 3), weights)
     assert bool(machine.layers[0].bias.isfinite().all())
-
-
-def test_whole_multiples_of_the_least_are_repetitions() -> None:
-    """What is smoothed counts so many rows."""
-    X, w = KINDS["bernoulli"], WEIGHTS["whole"]
-    one, other = (hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)]).double() for _ in range(2))
-    init_visible_biases_(one, X, 0.25 * w)
-    init_visible_biases_(other, X.repeat(w, 0))
-    alike_layers = zip(one.layers[0].parameters(), other.layers[0].parameters(), strict=True)
-    assert all(torch.allclose(a, b, atol=1e-12) for a, b in alike_layers)
-    layer = fitted_layer(hm.Bernoulli(3).double(), torch.from_numpy(X), torch.from_numpy(w).double())
-    repeated = fitted_layer(hm.Bernoulli(3).double(), torch.from_numpy(X.repeat(w, 0)))
-    assert torch.allclose(layer.bias, repeated.bias, atol=1e-12)
-
-
-@every_weight
-def test_weighted_columns_keep_the_codes_of_their_kind(weights: str) -> None:
-    """Halves of 0 and 1 for spins, the range of an interval: no means and deviations."""
-    w = WEIGHTS[weights]
-    assert fitted(RBM, RARE, w, visible="spin").encoder_ == Standardise(0.5, 0.5)
-    X = 3 * KINDS["truncated_gaussian"]
-    made = fitted(RBM, X, w, visible="truncated_gaussian").encoder_
-    X = X[w > 0]
-    assert made == Standardise(float(X.min()), float(X.max()) - float(X.min()))

@@ -13,8 +13,8 @@ import torch
 
 from harmonium.data import build, encoder_from_dict
 from harmonium.layers import Bernoulli, Layer
-from harmonium.machine import join_layers, load
-from harmonium.tables import Line, Table
+from harmonium.machine import join_layers
+from harmonium.tables import Table
 
 pandas = pytest.importorskip("pandas")
 
@@ -57,22 +57,13 @@ def holed(share: float = 0.3):
 
 def test_kinds_are_chosen_by_what_the_columns_hold():
     chosen = dict(Table.fit(FRAME).kinds)
-    assert chosen == {
-        "age": "gaussian",
-        "income": "gaussian",
-        "member": "bernoulli",
-        "grade": "binomial",
-        "city": "categorical",
-        "answer": "bernoulli",
-        "size": "categorical",
-        "code": "categorical",
-        "whole": "gaussian",
-        "flag": "bernoulli",
-        "object": "categorical",
-        "string": "categorical",
-        "count": "binomial",
-        "share": "gaussian",
+    by_kind = {
+        "gaussian": ["age", "income", "whole", "share"],
+        "bernoulli": ["member", "answer", "flag"],
+        "binomial": ["grade", "count"],
+        "categorical": ["city", "size", "code", "object", "string"],
     }
+    assert chosen == {name: kind for kind, names in by_kind.items() for name in names}
     assert {**chosen, **KINDS} == TABLE.kinds
     assert set(Table.fit(FRAME[["age", "income"]], "double_relu").kinds.values()) == {"double_relu"}
 
@@ -166,25 +157,6 @@ def test_means_become_whole_cells():
             assert back[column.name][0] in column.values
 
 
-def test_a_table_is_stored_as_json_and_with_a_machine(tmp_path):
-    assert encoder_from_dict(json.loads(json.dumps(TABLE.to_dict()))) == TABLE
-    machine = join_layers(TABLE.layers, [Bernoulli(3)])
-    machine.metadata["encoder"] = TABLE.to_dict()
-    machine.save(tmp_path / "machine.safetensors")
-    again = encoder_from_dict(load(tmp_path / "machine.safetensors").metadata["encoder"])
-    assert again == TABLE
-    pandas.testing.assert_frame_equal(again.decode(TABLE.encode(FRAME)).set_index(FRAME.index), FRAME)
-
-
-def test_slopes_are_those_of_real_columns():
-    states = TABLE.encode(FRAME)
-    slopes = TABLE.log_jacobian(states)[0]
-    assert slopes[0] == pytest.approx(np.log(states[:, 0].std() / FRAME["age"].std(ddof=0)))
-    real = [isinstance(column, Line) for column in TABLE.columns]
-    assert all(slope == 0 for slope, is_real in zip(slopes, real, strict=True) if not is_real)
-    assert (TABLE.log_jacobian(states) == slopes).all()
-
-
 def test_polars_there_and_back():
     polars = pytest.importorskip("polars")
     testing = pytest.importorskip("polars.testing")
@@ -211,8 +183,6 @@ def test_polars_there_and_back():
     testing.assert_frame_equal(build(table.filled(gaps, table.encode(frame))), frame)
     again = encoder_from_dict(json.loads(json.dumps(table.to_dict())))
     testing.assert_frame_equal(again.decode(table.encode(frame)), frame)
-    with pytest.raises(TypeError, match=r"in memory, received LazyFrame; \.collect\(\) it"):
-        Table.fit(frame.lazy())
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -241,8 +211,6 @@ def test_decimals_are_numbers(library):
             9,
             r"column 'grade': expected one of 1, 2, 3 as in fit, received 9 at row 2",
         ),
-        ("count", 99, r"column 'count': expected a number from 0 to \d+ as in fit, received 99 at"),
-        ("share", 2.0, "column 'share': expected a number from 0 to 1 as in fit, received 2 at"),
         ("age", "old", r"column 'age': expected a number from \d+ to \d+ as in fit, received 'old' at row 2"),
         ("age", np.inf, "column 'age', received infinity at row 2; a missing value is NaN"),
     ],
@@ -270,6 +238,8 @@ def test_columns_must_be_those_of_fit():
         TABLE.encode(FRAME.assign(more=1))
     with pytest.raises(ValueError, match="expected 14 columns, received 2"):
         TABLE.encode(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="different names, received 'age' twice"):
+        Table.fit(pandas.concat([FRAME[["age"]], FRAME[["age"]]], axis=1))
     with pytest.raises(ValueError, match=r"expected \(rows, \d+\) states"):
         TABLE.decode(np.zeros((3, 2)))
 
@@ -311,12 +281,6 @@ def test_ends_of_a_scale_are_answers(ends: tuple[str, str]) -> None:
             r"expected a column to learn from, received 'name' \(60 different texts in 60 rows\); give",
         ),
         (
-            {"x": [str(i) for i in range(ROWS - 1)] + ["?"]},
-            None,
-            ValueError,
-            r"'x' \(59 of 60 cells are numbers, others are '\?'; --read 'na_values=\?' takes '\?'",
-        ),
-        (
             {"x": [np.nan] * 3, "y": [1, 2, 3]},
             {"x": "gaussian"},
             ValueError,
@@ -328,35 +292,14 @@ def test_ends_of_a_scale_are_answers(ends: tuple[str, str]) -> None:
             TypeError,
             "dates or times of one kind in column 'when'",
         ),
-        ({"x": [[1], [2], [3]]}, None, TypeError, "'x', received"),
         (
             {"x": ["a", "b", "c"]},
             {"x": "gaussian"},
             ValueError,
             "'x' for \"gaussian\": expected numbers.*'a'",
         ),
-        (
-            {"x": ["a", "b", "c"]},
-            {"x": "bernoulli"},
-            ValueError,
-            "'x' for .*: expected at most two values.*categorical",
-        ),
         ({"x": [1, 2, 3]}, {"z": "gaussian"}, ValueError, "kinds: expected columns among 'x', received 'z'"),
-        (
-            {"x": [1, 2, 3]},
-            {"x": "normal"},
-            ValueError,
-            "kinds: expected one of.*gaussian.*'x', received 'normal'",
-        ),
         ({"x": [1.5, 2, 3]}, {"x": "binomial"}, ValueError, "'x' for .*: expected counts.*received 1.5"),
-        ({"x": [-1, 2, 3]}, {"x": "relu"}, ValueError, "'x' for .*: expected numbers from 0"),
-        (
-            {"x": [-1, 2]},
-            {"x": "truncated_gauss_bernoulli"},
-            ValueError,
-            r"'x' for .*: expected numbers in \[0, 1\]",
-        ),
-        ({"x": []}, None, ValueError, "at least one row"),
     ],
 )
 def test_tables_that_are_refused_say_what_to_do(columns, kinds, error, message):
@@ -380,7 +323,6 @@ def test_tables_that_are_refused_say_what_to_do(columns, kinds, error, message):
             4.5,
             "low, high: expected an interval",
         ),
-        ([0, 1], {"kind": "spin", "values": [1, 0]}, 1, "values: expected all that are there"),
     ],
 )
 def test_what_is_known_beyond_the_cells(cells, kind, unseen, message):
@@ -392,14 +334,3 @@ def test_what_is_known_beyond_the_cells(cells, kind, unseen, message):
         Table.fit(pandas.DataFrame({"x": cells}), {"x": {k: narrow.get(k, v) for k, v in kind.items()}})
     with pytest.raises(ValueError, match=r"expected options among .*, received most=3"):
         Table.fit(pandas.DataFrame({"x": cells}), {"x": {**kind, "most": 3}})
-
-
-def test_what_is_no_table():
-    with pytest.raises(ValueError, match=r"received a Series; \.to_frame\(\)"):
-        Table.fit(FRAME["age"])
-    with pytest.raises(TypeError, match="expected a data frame or a numpy array"):
-        Table.fit([[1, 2], [3, 4]])
-    with pytest.raises(ValueError, match="different names, received 'age' twice"):
-        Table.fit(pandas.concat([FRAME[["age"]], FRAME[["age"]]], axis=1))
-    with pytest.raises(ValueError, match=r"received shape \(3,\)"):
-        Table.fit(np.zeros(3))
