@@ -29,7 +29,6 @@ from harmonium.backends.products import (
 )
 from harmonium.backends.recording import Recording as Recording, pays as pays, repeat as repeat
 from harmonium.backends.rounding import PRECISIONS as PRECISIONS, precision as precision
-from harmonium.backends.runs import run as run
 from harmonium.backends.sparsity import (
     Compressed as Compressed,
     RowsInTurn as RowsInTurn,
