@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -151,6 +151,12 @@ def _pool(process: int) -> ThreadPoolExecutor:  # a forked child has not the thr
 
 
 def _run_on_own(function: Any, threads: int, shares: int, arguments: Sequence[Any]) -> None:
-    cuts = pairwise(shares * part // threads for part in range(threads + 1))
-    for _ in _pool(os.getpid()).map(lambda cut: function(*cut, *arguments), cuts):
-        pass  # what a thread raises is raised here
+    cuts = list(pairwise(shares * part // threads for part in range(threads + 1)))
+    pool = _pool(os.getpid())
+    others = [pool.submit(function, *cut, *arguments) for cut in cuts[1:]]
+    try:
+        function(*cuts[0], *arguments)
+    finally:  # they work on the same arrays
+        wait(others)
+    for future in others:
+        future.result()
