@@ -47,7 +47,7 @@ test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)
 test-all: MARKED :=
 test-all: test  ## run it with the tests that are marked nightly
 
-# Every package is tested by one of these: tests/interface/test_layout.py.
+# Together these touch every package.
 FAST := tests/exact tests/implementation/test_bit_matmul.py tests/interface/test_cli_help.py \
 	tests/interface/test_cli_sample.py tests/interface/test_data_rows.py tests/interface/test_exchange.py \
 	tests/interface/test_machine_files.py tests/interface/test_outlier.py \

@@ -44,42 +44,6 @@ def test_every_option_is_described(command: str) -> None:
     assert [name for name, text in described.items() if not text or text[0].islower()] == []
 
 
-COMMAND = """
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
-
-from harmonium.cli import options
-from harmonium._settings import Count, Setting
-
-EXAMPLES = ("harmonium planted run digits --rows 10",)
-
-
-def planted(
-    run: options.Trained,
-    data: options.Data,
-    rows: Count | None = None,
-    of: Literal["free", "all"] = "free",
-    plain: Annotated[bool, Setting(option="--plain")] = False,
-) -> dict[str, Any]:
-    \"""Print the mean free energy of DATA.
-
-    In nats.
-
-    Args:
-        data: rows to judge.
-        rows: only so many rows,
-            from the start.
-        of: which energy.
-        plain: without the machine.
-    \"""
-    coding, source = run.load()
-    v = coding.observed_rows(coding.read(data), missing=True, blank=True).all()[:rows]
-    result = {"rows": len(v), of: float(coding.machine.free_energy(v).mean().detach())}
-    return result if plain else {"machine": source, **result}
-"""
-
-
 def test_the_command_of_the_page_runs(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,33 +53,17 @@ def test_the_command_of_the_page_runs(
     monkeypatch.setattr("harmonium.cli.commands.__path__", [str(tmp_path)])
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)], seed=0)
     machine.save(tmp_path / "m.safetensors")
-    found = cli.succeed(
-        "energies", tmp_path / "m.safetensors", "bars-and-stripes", "--rows", 5, "--json"
-    ).json
+    arguments = ("energies", tmp_path / "m.safetensors", "bars-and-stripes")
+    found = cli.succeed(*arguments, "--rows", 5, "--json").json
     X = torch.from_numpy(hm.data.bars_and_stripes()[:5])
     assert found["rows"] == 5
     assert found["free_energy"] == pytest.approx(float(machine.free_energy(X).mean().detach()))
-
-
-def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "planted.py").write_text(COMMAND)
-    monkeypatch.setattr(sys.modules["harmonium.cli.app"], "_FOLDER", tmp_path)
-    monkeypatch.setattr("harmonium.cli.commands.__path__", [str(tmp_path)])
-    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)], seed=0)
-    machine.save(tmp_path / "m.safetensors")
-    arguments = ("planted", tmp_path / "m.safetensors", "bars-and-stripes")
-
-    X = torch.from_numpy(hm.data.bars_and_stripes()[:5])
-    expected = {"rows": 5, "free": pytest.approx(float(machine.free_energy(X).mean().detach()))}
-    assert cli.succeed(*arguments, "--rows", 5, "--plain", "--json").json == expected
     assert "m.safetensors" in cli.succeed(*arguments).stdout
     assert cli.refuse(*arguments, "--rows", 0).startswith("--rows: ")
     assert cli.refuse(*arguments, "--threads", 0).startswith("--threads: ")
-    assert cli.refuse(*arguments, "--of", "none").startswith("--of: expected one of all, free")
-    assert "Print the mean free energy of DATA." in cli.succeed("--help").stdout
-    shown = " ".join(cli.succeed("planted", "--help").stdout.replace("│", " ").split())
-    parts = ["In nats.", "Only so many rows, from the start.", "Which energy: free, all.", "--averaged"]
-    parts += ["--threads", "Examples:", "--rows 10"]
+    assert "Print the mean free energy of DATA" in cli.succeed("--help").stdout
+    shown = " ".join(cli.succeed("energies", "--help").stdout.replace("│", " ").split())
+    parts = ["Only so many rows, from the start.", "--averaged", "--threads", "Examples:", "--rows 10"]
     assert [part for part in parts if part not in shown] == [] and "Args" not in shown
 
 
@@ -141,7 +89,6 @@ def test_the_demo_runs_commands_that_the_parser_takes(
     [
         ("harmonium re", ["report"]),
         ("harmonium train dig", ["digits"]),
-        ("harmonium train --rule mean", ["mean_field_pcd", "mean_field"]),
         ("harmonium train --early", ["--early-stopping"]),
         ("harmonium impute run d --method l", ["local_search"]),
     ],

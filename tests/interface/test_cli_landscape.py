@@ -57,7 +57,6 @@ def test_figures_and_record(
 def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
     path, _ = saved
     assert "solver" in cli.refuse("landscape", path, BARS, "--solver", "other")
-    assert "starts" in cli.refuse("landscape", path, BARS, "--starts", 0)
     assert "columns" in cli.refuse("landscape", path, "digits")
 
 
@@ -74,22 +73,6 @@ def test_other_solvers_by_the_command(cli: CommandLine, tmp_path: Path, solver: 
     record = json.loads((tmp_path / "landscape" / "landscape.json").read_text())
     assert record["solver"] == solver
     assert record["free_energies"] == pytest.approx(found.free_energies.tolist())
-
-
-def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
-    generator = torch.Generator().manual_seed(0)
-    for points in (1, 2, 4, 30):
-        cloud = torch.rand(points, 6, generator=generator)
-        first, second = embedding(cloud, cloud[:1])
-        assert first.shape == (points, 2) and second.shape == (1, 2)
-    with pytest.raises(ValueError, match="landscapes"):
-        free_energy_bands({}, tmp_path / "x.png")
-    with pytest.raises(ValueError, match="landscapes"):
-        solution_maps({}, tmp_path / "x.png")
-    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)])
-    found = hm.meanfield.landscape(machine, torch.zeros(3, 6))
-    with pytest.raises(ValueError, match="3 starts"):
-        basin_map(torch.zeros(2, 6), found, tmp_path / "x.png")
 
 
 def test_without_matplotlib_nothing_is_solved_first(
@@ -117,6 +100,10 @@ def test_few_points_are_told_apart() -> None:
     assert line.shape == (6, 2) and len(np.unique(line[:, 0].round(6))) == 6
     for alike in (two[:1], two[:1].expand(6, -1)):
         assert not embedding(alike)[0].any()
+    with pytest.raises(ValueError, match="features"):
+        embedding(torch.eye(6)[:, :3], two[:, :2])
+    with pytest.raises(ValueError, match="NaN"):
+        embedding(two * torch.nan)
 
 
 def test_two_solutions_are_two_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,17 +120,14 @@ def test_two_solutions_are_two_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (len(two.counts), len(one.counts)) == (2, 1)
     solution_maps({"early": two, "late": one}, tmp_path / "s.png")
     basin_map(X, two, tmp_path / "b.png")
+    with pytest.raises(ValueError, match="12 starts"):
+        basin_map(X[:2], two, tmp_path / "b.png")
+    for draw in (free_energy_bands, solution_maps):
+        with pytest.raises(ValueError, match="landscapes"):
+            draw({}, tmp_path / "x.png")
     (maps, basins), titles = figures, [axis.get_title() for axis in figures[0].axes[:2]]
     assert titles == ["early: 2 solutions", "late: 1 solution"]
     for axis, what in ((maps.axes[0], 0), (basins.axes[0], -1)):
         places = np.asarray(axis.collections[what].get_offsets())
         spread = np.ptp(np.asarray(axis.dataLim), axis=0).max()
         assert places.shape == (2, 2) and np.linalg.norm(places[0] - places[1]) > 0.5 * spread
-
-
-def test_points_that_cannot_be_mapped_are_refused() -> None:
-    points = torch.zeros(4, 3)
-    with pytest.raises(ValueError, match="features"):
-        embedding(torch.eye(6)[:, :3], points[:, :2])
-    with pytest.raises(ValueError, match="NaN"):
-        embedding(points * torch.nan)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import torch
@@ -46,23 +45,15 @@ def test_results_and_errors_take_different_streams(cli: CommandLine, tmp_path: P
     assert cli.refuse("evaluate", tmp_path / "nothing").startswith("RUN: ")
 
 
-def signal_after_a_checkpoint(process: int, number: int, run: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not (run / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(process, number)
-
-
 def in_a_process(arguments: list[str], number: int, run: Path) -> Answer:
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
+    """The answer of a process that gets a signal after a checkpoint."""
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([*COMMAND, *arguments], env=ENVIRONMENT, **piped)
+    deadline = time.monotonic() + 120
     try:
-        signal_after_a_checkpoint(process.pid, number, run)
+        while not (run / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
         stdout, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
@@ -73,17 +64,12 @@ def in_a_process(arguments: list[str], number: int, run: Path) -> Answer:
 def test_a_signal_keeps_a_checkpoint_that_resumes(
     number: int, status: int, cli: CommandLine, tmp_path: Path
 ) -> None:
-    """Ctrl-C ends a process; SIGTERM comes to this one, which takes it alike."""
     run = tmp_path / "run"
     arguments = ["train", "bars-and-stripes", run, "--hidden", "5", "--threads", "1"]
     # Below 200 updates in all the shorter run would be made one by one, with other bits (decision 12).
     arguments += ["--checkpoint-every", "250", "--schedule", "constant"]
     endless = [*map(str, arguments), "--updates", "10000000", "--json"]
-    if number == signal.SIGINT:
-        answer = in_a_process(endless, number, run)
-    else:
-        Thread(target=signal_after_a_checkpoint, args=(os.getpid(), number, run)).start()
-        answer = cli(*endless)
+    answer = in_a_process(endless, number, run)
     assert answer.status == status, answer.stderr
     assert answer.json["status"] == "interrupted"
     assert "checkpoint.safetensors" in answer.stderr and "--resume" in answer.stderr

@@ -50,45 +50,15 @@ def test_chains_may_start_from_data(cli: CommandLine, run: Path, tmp_path: Path)
     assert (np.load(tmp_path / "b.npy") == 1).all()
 
 
-def test_a_file_is_never_overwritten_unasked(cli: CommandLine, run: Path, tmp_path: Path) -> None:
-    (tmp_path / "s.npy").write_text("mine")
-    message = cli.refuse("sample", run, *FEW, "--out", tmp_path / "s.npy")
-    assert message.startswith("--out: ") and "--overwrite" in message
-    assert (tmp_path / "s.npy").read_text() == "mine"
-    cli.succeed("sample", run, *FEW, "--out", tmp_path / "s.npy", "--overwrite")
-    assert np.load(tmp_path / "s.npy").shape == (6, 16)
-
-
 def test_mistakes(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]).save(tmp_path / "plain.safetensors")
     out = ("--out", tmp_path / "s.png")
     assert "--image-shape" in cli.refuse("sample", tmp_path / "plain.safetensors", *FEW, *out)
-    assert "--image-shape" in cli.refuse("sample", run, *FEW, *out, "--image-shape", "4 by 4")
     assert "image_shape" in cli.refuse("sample", run, *FEW, *out, "--image-shape", "5x5").replace("-", "_")
     assert ".npy or .png" in cli.refuse("sample", run, *FEW, "--out", tmp_path / "s.jpg")
     assert "no_such" in cli.refuse("sample", run, *FEW, "--out", tmp_path / "no_such" / "s.npy")
     assert "--out" in cli.refuse("sample", run, *FEW)
-    assert "--rows" in cli.refuse("sample", run, "--rows", 0, *out)
     assert not (tmp_path / "s.png").exists()
-
-
-def of(option: str) -> list[str]:
-    return ["--kernel-option", option]
-
-
-LANGEVIN = ["langevin"], ["gibbs-langevin", *of("inner=3"), *of("correction=metropolis")]
-
-
-@pytest.mark.parametrize("kernel", LANGEVIN)
-def test_langevin_kernels_train_and_sample(cli: CommandLine, kernel: list[str], tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32))
-    moves = ("--kernel", *kernel, *of("step=0.2"))
-    noise_cd = ("--method", "chains", "--rule", "noise_cd", "--sweeps", 5, "--rule-option", "burn_in=2")
-    trained = cli.train(tmp_path / "x.npy", tmp_path / "run", *noise_cd, *moves)
-    assert "Langevin(step=0.2" in trained["rule"]
-    drawn = cli.succeed("sample", tmp_path / "run", *FEW, *moves, "--out", tmp_path / "s.npy", "--json").json
-    assert "Langevin(step=0.2" in drawn["kernel"]
-    assert np.load(tmp_path / "s.npy").shape == (6, 3)
 
 
 @pytest.mark.parametrize("flags", [(), ("--means",)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import tomllib
 import warnings
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Literal, get_args, get_origin
@@ -46,22 +47,10 @@ def table(tmp_path: Path) -> Path:
 
 
 RUNS = {
-    "pcd": (BARS, "--schedule", "cosine", "--averaging", "0.9", "--centred", "--seed", "3"),
-    "deep": (BARS, "--hidden", "4,3", "--rule", "mean_field_pcd", "--chains", "8"),
-    "table": (
-        "table",
-        "--method",
-        "chains",
-        "--label",
-        "y",
-        "--kinds",
-        "kinds",
-        "--objective",
-        "hybrid",
-        "--joint",
-        "0.2",
-    ),
-    "stopped": (BARS, "--validation", BARS, "--evaluate-every", "1", "--early-stopping", "1"),
+    "pcd": f"{BARS} --schedule cosine --averaging 0.9 --centred --seed 3",
+    "deep": f"{BARS} --hidden 4,3 --rule mean_field_pcd --chains 8",
+    "table": "table --method chains --label y --kinds kinds --objective hybrid --joint 0.2",
+    "stopped": f"{BARS} --validation {BARS} --evaluate-every 1 --early-stopping 1",
 }
 
 
@@ -70,8 +59,8 @@ def test_a_run_repeated_from_its_file_leaves_the_same_bytes(
     cli: CommandLine, tmp_path: Path, table: Path, name: str
 ) -> None:
     files = {"table": str(table), "kinds": str(tmp_path / "kinds.toml")}
-    cli.train(*(files.get(word, word) for word in (RUNS[name][0],)), tmp_path / "run",
-              *(files.get(word, word) for word in RUNS[name][1:]))  # fmt: skip
+    data, *options = (files.get(word, word) for word in RUNS[name].split())
+    cli.train(data, tmp_path / "run", *options)
     (tmp_path / "kinds.toml").unlink()  # its content is in run.toml
     answer = cli.succeed("train", "--config", tmp_path / "run" / "run.toml", tmp_path / "again")
 
@@ -116,8 +105,6 @@ def test_the_command_line_wins_over_the_file(cli: CommandLine, tmp_path: Path) -
     ("text", "parts"),
     [
         ("learing_rate = 0.1", ["'learing_rate'", "learning_rate"]),
-        ("batch_size = 1.5", ["batch_size", "a whole number", "1.5"]),
-        ('batch_size = "many"', ["batch_size", "a whole number", "'many'"]),
         ("centred = 1", ["centred", "true or false", "1"]),
         ("hidden = 5 5", ["no TOML", "line 1"]),
         ('rule = "magic"', ["--rule: ", "magic"]),
@@ -258,93 +245,50 @@ def accepts(setting: Setting, name: str, value: object) -> bool:
     return value is not None or (NoneType in get_args(setting.kind) and name not in ("schedule", "optimizer"))
 
 
-STEP = ("--kernel-option", "step=0.2")
-
-
-def test_a_new_kernel_does_not_take_the_step_of_the_old(cli: CommandLine, tmp_path: Path) -> None:
-    options = ("--rule", "noise_cd", "--visible", "gaussian", "--updates", 1)
-    cli.train(BARS, tmp_path / "run", *options, "--kernel", "langevin", *STEP)
+def test_a_kernel_has_its_options_and_a_new_one_does_not_take_them(cli: CommandLine, tmp_path: Path) -> None:
+    moves = ["--kernel", "langevin"]
+    for option in ("step=0.2", "adjust=10", "anneal=true", "variance=mean"):
+        moves += ["--kernel-option", option]
+    kernel = hm.chains.Langevin(0.2, adjust=10, anneal=True, variance="mean")
+    options = ("--rule", "noise_cd", "--visible", "gaussian", "--method", "chains", "--updates", 2)
+    assert repr(kernel) in cli.train(BARS, tmp_path / "run", *options, *moves)["rule"]
     file = tmp_path / "run" / "run.toml"
-    for extra in ((), ("--rule", "noise_cd")):
-        cli.succeed("train", "--config", file, tmp_path / f"gibbs{len(extra)}", "--kernel", "gibbs", *extra)
-        stored = content(tmp_path / f"gibbs{len(extra)}")
-        assert stored["kernel"] == "gibbs" and "kernel_option" not in stored
-    cli.succeed("train", "--config", file, tmp_path / "same", "--rule", "noise_cd")
-    assert content(tmp_path / "same")["kernel_option"] == ["step=0.2"]
-
-
-NONSENSE = (
-    "{[]:1}", "(" * 3000, "\\d", "1()", "9" * 6000, "1" + "0" * 25, "nan", "", "{}", "1j", "...", "a\0b",
-)  # fmt: skip
-
-
-def made_rule(settings: TrainSettings) -> Rule:
-    told = {"centred": False, "batch_size": 8}
-    return settings.with_rule_options(lambda own: make_rule(settings.rule, "sgd", **told, **own))
-
-
-@pytest.mark.parametrize("value", NONSENSE)
-def test_nonsense_for_any_option_of_any_rule_is_refused_by_its_name(value):
-    """Refuses it in our words, without a warning of Python; a rule may take numbers of any size."""
-    for rule in rules.BY_NAME:
-        for option in rules.options(rule):
-            settings = TrainSettings(rule=rule, rule_option=[f"{option}={value}"])
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                try:
-                    made_rule(settings)
-                except ValueError as error:
-                    assert str(error).startswith("rule_option: "), (rule, option, error)
-                else:
-                    numbers = value.isdigit() or value == ""
-                    assert numbers or (rule, option, value) == ("exact", "roots", "{}"), (rule, option)
-
-
-@pytest.mark.parametrize("value", NONSENSE)
-def test_nonsense_for_any_option_of_any_kernel_is_refused_by_its_name(value: str) -> None:
-    for kind, kernel in Kernel.registry.items():
-        for option in inspect.signature(kernel).parameters:
-            try:
-                Chains(kernel=kind, kernel_option=[f"{option}={value}"]).make_kernel()
-            except ValueError as error:
-                assert str(error).startswith("kernel_option: "), (kind, option, error)
-                assert option in str(error)
-            else:
-                empty = option == "ages" and value in ("", "{}")
-                assert empty or value.isdigit(), (kind, option)
-
-
-@pytest.mark.parametrize(
-    ("options", "kernel"),
-    [
-        (["adjust=10", "anneal=true", "temperature=3"],
-         hm.chains.Langevin(0.2, adjust=10, anneal=True, temperature=3)),
-        (["adjust=none", "variance=mean"], hm.chains.Langevin(0.2, adjust=None, variance="mean")),
-    ],
-)  # fmt: skip
-def test_a_kernel_has_all_its_options_and_a_run_repeats_them(
-    cli: CommandLine, tmp_path: Path, options: list[str], kernel: hm.chains.Kernel
-) -> None:
-    named = [word for option in options for word in ("--kernel-option", option)]
-    moves = ("--kernel", "langevin", *STEP, *named)
-    noise = ("--method", "chains", "--visible", "gaussian", "--rule", "noise_cd", "--sweeps", 3)
-    trained = cli.train(BARS, tmp_path / "run", *noise, *moves)
-    assert repr(kernel) in trained["rule"]
-    file = tmp_path / "run" / "run.toml"
-    cli.succeed("train", "--config", file, tmp_path / "again")
-    assert machine_bytes(tmp_path / "run") == machine_bytes(tmp_path / "again")
     cli.succeed("train", "--config", file, tmp_path / "gibbs", "--kernel", "gibbs")
-    assert "kernel_option" not in content(tmp_path / "gibbs")
+    stored = content(tmp_path / "gibbs")
+    assert stored["kernel"] == "gibbs" and "kernel_option" not in stored
+    cli.succeed("train", "--config", file, tmp_path / "same", "--rule", "noise_cd")
+    assert machine_bytes(tmp_path / "run") == machine_bytes(tmp_path / "same")
+    few = ("--rows", 6, "--sweeps", 4, "--out", tmp_path / "s.npy", "--json")
+    assert cli.succeed("sample", tmp_path / "run", *few, *moves).json["kernel"] == repr(kernel)
 
-    out, few = tmp_path / "s.npy", ("--rows", 6, "--sweeps", 4, "--seed", 5)
-    drawn = cli.succeed("sample", tmp_path / "run", *few, *moves, "--out", out, "--json").json
-    assert drawn["kernel"] == repr(kernel)
-    machine, noise_states = hm.load(tmp_path / "run" / "machine.safetensors"), torch.Generator()
-    noise_states.manual_seed(5)
-    start = machine.random_states(6, seed=noise_states)[0]
-    states = hm.chains.run(machine, kernel, start, 4, seed=noise_states)
-    pixels = 0.5 + 0.5 * states[0].detach().numpy()  # every one has mean and deviation 0.5
-    assert np.allclose(np.load(out), pixels, atol=1e-5)
+
+def made_rule(kind: str, options: list[str]) -> Rule:
+    settings, told = TrainSettings(rule=kind, rule_option=options), {"centred": False, "batch_size": 8}
+    return settings.with_rule_options(lambda own: make_rule(kind, "sgd", **told, **own))
+
+
+@pytest.mark.parametrize("value", ["{[]:1}", "(" * 3000, "9" * 6000, "nan", "", "a\0b"])
+def test_nonsense_for_any_option_is_refused_by_its_name(value: str) -> None:
+    """Of rules and kernels, in our words, without a warning of Python; some take numbers of any size."""
+    asked = [
+        ("rule_option: ", option, partial(made_rule, kind, [f"{option}={value}"]))
+        for kind in rules.BY_NAME
+        for option in rules.options(kind)
+    ]
+    asked += [
+        ("kernel_option: ", option, Chains(kernel=kind, kernel_option=[f"{option}={value}"]).make_kernel)
+        for kind, kernel in Kernel.registry.items()
+        for option in inspect.signature(kernel).parameters
+    ]
+    for name, option, make in asked:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                make()
+            except ValueError as error:
+                assert str(error).startswith(name) and option in str(error), (option, error)
+            else:
+                assert value.isdigit() or value == "", option
 
 
 def test_more_chains_than_there_is_memory_for_are_refused_in_one_line(cli, tmp_path):

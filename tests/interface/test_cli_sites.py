@@ -13,7 +13,6 @@ import torch
 
 import harmonium as hm
 from harmonium.cli.commands import evaluate
-from harmonium.cli.commands.mutations import _read_mutants
 from harmonium.cli.commands.sample import at_temperature
 from harmonium.report import sites
 from harmonium.tables import Codec
@@ -59,9 +58,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.nightly
-def test_rows_are_weighed_as_in_training(
-    cli: CommandLine, family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     """What is drawn stands beside the distribution that was learned: relatives counted less there too."""
     few = ("--hidden", 0, "--updates", 20, "--threads", 1)
     cli.succeed("train", family, tmp_path / "near", *few, "--reweight", 0.6)
@@ -75,18 +72,6 @@ def test_rows_are_weighed_as_in_training(
     torch.testing.assert_close(own, torch.arange(1.0, 201.0).double())
     cli.succeed("train", family, tmp_path / "plain", *few)
     assert Codec.of(hm.load(tmp_path / "plain")).learned_weights(dataset) is None
-
-    kept = dict[str, Any]()
-
-    def look(*given: Any, **settings: Any) -> Any:
-        kept.update(settings)
-        raise ValueError("enough is seen")
-
-    monkeypatch.setattr(evaluate, "resampling", look)
-    annealed = ("--method", "ais", "--temperatures", 20, "--json")
-    told = cli.succeed("evaluate", tmp_path / "near", family, *annealed).json
-    assert "equilibrium: not available, enough is seen" in told["notes"]
-    torch.testing.assert_close(kept["weights"], weights)
 
 
 def test_ln_z_of_a_family_that_falls_has_that_word(
@@ -134,8 +119,6 @@ def test_precision_follows_from_distances(cli: CommandLine, run: Path, tmp_path:
     ("text", "said"),
     [
         ("1 2 3.0\n1 9 4.0\n", "expected pairs of sites from 1 to 8, received 1 9"),
-        ("1 2 3.0\n1 2\n", "line 2: expected 3 columns, received '1 2'"),
-        ("i j dist\n1 1 2 3.0\n", "line 2: expected 3 columns, received '1 1 2 3.0'"),
         ("i;j;dist\n1;2;3,8\n", "line 2: expected 3 columns, received '1;2;3,8'"),
         ("1 2 3.0\nfoo bar baz\n", "line 2: expected a number, received 'foo bar baz'"),
         ("1 2 nan\n", "expected that of some pair"),
@@ -216,53 +199,19 @@ def test_listed_mutants_are_scored_and_ranked(
     np.testing.assert_allclose([float(line["score"]) for line in found], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path, codes: np.ndarray) -> None:
+    own = LETTERS[codes[7, 2]]
+    other = "A" if own != "A" else "C"
     for text, said in (
-        ("mutant\nA99C\nA98C\n", "expected sites 17 to 24"),
         ("name,score\nx,1\ny,2\n", "received 2 rows of the columns 'name', 'score'"),
+        ("mutant\nA99C\nA98C\n", "expected sites 17 to 24"),
+        (f"mutant\n{other}19G\n", f"expected {own} at site 19, as in the sequence, received {other}19 in"),
+        (f"mutant\n{own}19C:{own}19G\n", f"one letter at each site, received {own}19C and {own}19G"),
+        (f"mutant,score\n,0\n{own}19C,1\n", "expected names such as A24G or A24G:C30D of letters in"),
     ):
         (tmp_path / "scan.csv").write_text(text)
         refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
         assert refused.startswith("--mutants: ") and said in refused
-
-
-OWN = "-ACGU"  # as a sequence: its letters are numbered A1, C2, G3, U4
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "mutant,DMS_score\nA1C:A1G,1\nA1G,2\n",
-            "one letter at each site, received A1C and A1G in 'A1C:A1G'",
-        ),
-        ("mutant,DMS_score\n,0\nA1C,1\n", "names such as A24G .* received '' as number 1"),
-        ("mutant,DMS_score\nA1C,1\nC2*,2\n", "of letters in '-ACGU', received 'C2\\*' as number 2"),
-    ],
-)
-def test_mutants_without_one_sequence_are_refused(text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(ValueError, match=f"mutants: .*{said}"):
-        names = _read_mutants(tmp_path / "x.csv")
-        hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
-
-
-def test_mutants_of_another_numbering_are_told_the_way_out(
-    cli: CommandLine, run: Path, tmp_path: Path, codes: np.ndarray
-) -> None:
-    own = LETTERS[codes[7, 2]]
-    other = "A" if own != "A" else "C"
-    (tmp_path / "scan.csv").write_text(f"mutant\n{other}19G\n")
-    refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
-    said = f"expected {own} at site 19, as in the sequence, received {other}19 in '{other}19G'"
-    assert f"--mutants: {said}" in refused
-    assert refused.endswith("first sets the number of its first letter")
-
-
-def test_a_site_that_is_not_there_is_not_held(cli: CommandLine, run: Path, tmp_path: Path) -> None:
-    for site in ("900", "0", "A"):
-        refused = cli.refuse("sample", run, "--given", f"{site}=A", "--out", tmp_path / "x.fasta")
-        assert refused == f"--given: expected a site from 1 to 8, received '{site}'"
 
 
 def test_a_wild_type_has_to_be_known(cli: CommandLine, family: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -112,19 +111,6 @@ def test_a_table_is_described(cli: CommandLine, table: Path, tmp_path: Path) -> 
     assert "expected numbers in column 'city'" in cli.refuse("data", table, "--out", tmp_path / "x.npy")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("age\n31\nx31\n", "expected several columns, or numbers, received 'x31'"),
-        ("size,when\n" + "".join(f"{i},{i}/1/2020\n" for i in range(22)), "'size' .*numbers.*'when' .*texts"),
-    ],
-)
-def test_files_that_are_refused(cli: CommandLine, tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "x.csv").write_text(text)
-    answer = cli.refuse("train", tmp_path / "x.csv", tmp_path / "run", "--hidden", 3, "--updates", 2)
-    assert re.search(message, answer), answer
-
-
 def test_what_does_not_fit_a_table_is_refused(cli: CommandLine, table: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     cli.train(table, run)
@@ -183,19 +169,6 @@ def test_what_rows_are_given_stands_in_them_as_it_was_given(cli: CommandLine, tm
     assert read_csv(tmp_path / "full.csv")[1][::2] == ["33.4", "1.5"]
 
 
-def test_a_damaged_or_boastful_frame_is_refused(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    polars = pytest.importorskip("polars")
-    polars.DataFrame({"x": [0.5] * 200_000}).write_parquet(tmp_path / "x.parquet")
-    monkeypatch.setenv("HARMONIUM_READ_LIMIT", "1000000")
-    answer = cli.refuse("data", tmp_path / "x.parquet")
-    assert "the table claims 1600000 bytes" in answer and "HARMONIUM_READ_LIMIT=" in answer
-    for suffix in ("parquet", "feather"):
-        (tmp_path / f"y.{suffix}").write_text("no such thing")
-        assert "cannot be read as" in cli.refuse("data", tmp_path / f"y.{suffix}")
-
-
 def test_several_draws_are_several_files(cli: CommandLine, table: Path, tmp_path: Path) -> None:
     cli.train(table, tmp_path / "run")
     arguments = ("--imputations", 7, "--sweeps", 5, "--json", "--out", tmp_path / "full.csv")
@@ -225,17 +198,6 @@ def test_numbers_are_matched_by_their_names(cli: CommandLine, tmp_path: Path) ->
     )
 
 
-SURVEY = ["age", "visits", "trust", "member", "height"]
-
-
-def survey(path: Path, names: list[str] = SURVEY) -> Path:
-    """Numbers alone: few codes, 0 and 1, whole numbers, and others."""
-    random = np.random.default_rng(3)
-    whole = [random.integers(low, high, 80) for low, high in ((18, 90), (0, 30), (1, 6), (0, 2))]
-    height = np.round(random.normal(170, 5, 80), 2)
-    return write_csv(path, [[*row] for row in zip(*whole, height, strict=True)], names)
-
-
 def test_noise_in_a_table_of_real_columns_is_taken_out(cli: CommandLine, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = random.normal([5, 300], [0.1, 20], (60, 2)).round(3)
@@ -249,11 +211,6 @@ def test_noise_in_a_table_of_real_columns_is_taken_out(cli: CommandLine, tmp_pat
     np.testing.assert_allclose(clean, other, atol=0.001)
     assert abs(clean[:, 0] - rows[:, 0]).max() > 0.02  # most of that column would be noise
     np.testing.assert_allclose(clean[:, 1], rows[:, 1], atol=0.1)  # and next to nothing of the other
-    cli.train(survey(tmp_path / "survey.csv"), tmp_path / "mixed")
-    refused = cli.refuse(
-        "denoise", tmp_path / "mixed", tmp_path / "survey.csv", "--noise-std", 1, "--out", "x.npy"
-    )
-    assert "received columns {" in refused
 
 
 def test_what_is_hidden_is_filled_in_whatever_the_order_of_columns(cli: CommandLine, tmp_path: Path) -> None:

@@ -30,19 +30,16 @@ def test_a_run_is_written_and_summarised(cli: CommandLine, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "layers", "encoder"),
     [
-        (["--visible", "categorical"], ["Categorical(16, 2)", "Bernoulli(5)"], "OneHot"),
-        (["--hidden", "4"], ["Bernoulli(16)", "Bernoulli(5)", "Bernoulli(4)"], "Identity"),
+        ("--visible categorical", ["Categorical(16, 2)", "Bernoulli(5)"], "OneHot"),
         (
-            ["--hidden", "spin:4, categorical:2:3"],
+            "--hidden spin:4,categorical:2:3",
             ["Bernoulli(16)", "Bernoulli(5)", "Spin(4)", "Categorical(2, 3)"],
             "Identity",
         ),
     ],
 )
-def test_machines(
-    cli: CommandLine, tmp_path: Path, options: list[str], layers: list[str], encoder: str
-) -> None:
-    result = cli.train(BARS, tmp_path / "run", *options)
+def test_machines(cli: CommandLine, tmp_path: Path, options: str, layers: list[str], encoder: str) -> None:
+    result = cli.train(BARS, tmp_path / "run", *options.split())
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert [str(layer) for layer in machine.layers] == result["layers"] == layers
     assert machine.metadata["encoder"]["codec"] == encoder
@@ -51,64 +48,15 @@ def test_machines(
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        (["--rule", "pcd", "--sweeps", "2", "--chains", "7"], "pcd(2, chains=7)"),
-        (
-            ["--rule", "tempered_pcd", "--rule-option", "replicas=3"],
-            "tempered_pcd(1, chains=100, replicas=3)",
-        ),
-        (["--rule", "noise_cd", "--sweeps", "2"], "noise_cd(2, chains=100)"),
-        (["--rule", "exact", "--centred"], "centred(exact())"),
-        (
-            [
-                "--rule",
-                "tap",
-                *(w for o in ("order=3", "damping=0.5", "tolerance=none") for w in ("--rule-option", o)),
-            ],
-            "tap(order=3, damping=0.5, tolerance=None)",
-        ),
+        ("--rule pcd --sweeps 2 --chains 7", "pcd(2, chains=7)"),
+        ("--rule tempered_pcd --rule-option replicas=3", "tempered_pcd(1, chains=100, replicas=3)"),
+        ("--rule tap --rule-option order=3 --rule-option tolerance=none", "tap(order=3, tolerance=None)"),
     ],
 )
-def test_rules(cli: CommandLine, tmp_path: Path, options: list[str], name: str) -> None:
-    found = cli.train(BARS, tmp_path / "run", *options, "--updates", 1)["rule"]
-    assert found.startswith(name if name.startswith("centred") else f"centred({name}")
-    plain = ("--updates", 1, "--no-centred", "--overwrite")
-    if "--centred" not in options:
-        assert cli.train(BARS, tmp_path / "run", *options, *plain)["rule"].startswith(name)
-
-
-def test_gaussian_units_start_off_their_saddle(cli: CommandLine, tmp_path: Path) -> None:
-    """A quarter of the data's variance, unless a size of the couplings is given."""
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400, 3)))
-    for options, variance in (((), 0.25), (("--initial-std", 0.01), 1.0)):
-        run = tmp_path / str(variance)
-        still = ("--method", "chains", "--hidden", 5, "--updates", 3, "--learning-rate", 0)
-        cli("train", tmp_path / "x.npy", run, *still, *options)  # a machine that learned nothing, as it says
-        layer = hm.load(run / "machine.safetensors").layers[0]
-        assert layer.log_variance.exp().tolist() == pytest.approx([variance] * 3, abs=1e-4)
-
-
-def test_an_existing_run_is_kept_unless_told_otherwise(cli: CommandLine, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    cli.train(BARS, run)
-    (run / "notes.txt").write_text("mine")
-    before = (run / "machine.safetensors").read_bytes()
-
-    message = cli.refuse("train", BARS, run, *TINY)
-    assert message.startswith("RUN_DIR: ") and "overwrite" in message and "resume" in message
-    assert (run / "machine.safetensors").read_bytes() == before
-
-    cli.train(BARS, run, "--overwrite", "--seed", 1)
-    assert (run / "machine.safetensors").read_bytes() != before
-    assert (run / "notes.txt").read_text() == "mine"
-
-
-def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    cli.train("digits", run, "--binarise", "threshold")
-    message = cli.refuse("train", "digits", run, *TINY, "--binarise", "sample", "--resume")
-    assert message.startswith("encoder: the run to resume has ")
-    arguments = ("train", "digits", run, *TINY, "--binarise", "threshold", "--resume")
-    assert cli.refuse(*arguments, "--learning-rate", 0.5).startswith("--learning-rate: ")
+def test_rules(cli: CommandLine, tmp_path: Path, options: str, name: str) -> None:
+    told = (BARS, tmp_path / "run", *options.split(), "--updates", 1)
+    assert cli.train(*told)["rule"].startswith(f"centred({name}")
+    assert cli.train(*told, "--no-centred", "--overwrite")["rule"].startswith(name)
 
 
 @pytest.mark.parametrize(
@@ -117,25 +65,20 @@ def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, t
         (["nowhere.npy"], ["nowhere.npy", "no such file"]),
         ([BARS, "--rule", "magic"], ["--rule: ", "pcd", "magic"]),
         ([BARS, "--rule", "cd", "--chains", "5"], ["--chains: ", "cd", "5"]),
-        ([BARS, "--hidden", "5,x"], ["--hidden: ", "'x'"]),
         ([BARS, "--hidden", "0,5"], ["--hidden: ", "'0'"]),
         ([BARS, "--hidden", "soft:5"], ["--hidden: ", "soft"]),
-        ([BARS, "--binarise", "magic"], ["--binarise: ", "magic"]),
+        (["gaussian-mixture", "--hidden", "0"], ["hidden: ", "beside real columns"]),
         ([BARS, "--updates", "5", "--epochs", "5"], ["--updates, --epochs: "]),
-        ([BARS, "--seed", "-1"], ["seed: ", "-1"]),
-        ([BARS, "--device", "abacus"], ["--device: ", "abacus"]),
         ([BARS, "--metric", "pseudo-likelihood"], ["--metric: ", "--validation"]),
         ([BARS, "--validation", "digits"], ["digits: ", "16", "64"]),
         (
             [BARS, "--visible", "gaussian", "--validation", BARS, "--metric", "pseudo-likelihood"],
             ["--metric: ", "Gaussian"],
         ),
-        ([BARS, "--validation", BARS, "--metric", "label"], ["--metric: ", "without one"]),
         ([BARS, "--early-stopping", "3"], ["--early-stopping: ", "--validation"]),
         ([BARS, "--joint", "0.3"], ["joint: ", "--label", "0.3"]),
         (["digits", "--visible", "bernoulli"], ["digits: ", "0.3125", "binarise"]),
         (["digits", "--binarise", "bit-planes"], ["digits: ", "uint8"]),
-        ([BARS, "--no-such-option"], ["--no-such-option"]),
     ],
 )
 def test_mistakes_are_one_line_and_leave_no_run(

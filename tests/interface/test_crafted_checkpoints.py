@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save
 
 import harmonium as hm
 from harmonium import _storage
 from harmonium.chains import KernelState
-from harmonium.chains.tempering import Replicas
 from harmonium.learning.coupled import PairState
 from harmonium.meanfield import Point
 from harmonium.training import TrainingRun, callbacks, checkpoint, train
@@ -73,22 +69,13 @@ def refused(tmp_path: Path, edit: Callable[[dict[str, Any]], None], **settings: 
     path = tmp_path / "checkpoint.safetensors"
     content = read_checkpoint(path)
     edit(content)
-    if content.get("metrics") is NESTED:
-        with pytest.raises((ValueError, RecursionError)):
-            write_checkpoint(path, content)
-        path.write_bytes(save({}, {_storage.FORMAT: json.dumps({"metrics": NESTED})}))
-    else:
-        write_checkpoint(path, content)
+    write_checkpoint(path, content)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors: damaged") as caught:
         run(tmp_path, resume=True, **{**settings, "updates": 12})
     assert path.read_bytes() == before
     return str(caught.value)
 
-
-NESTED: list[Any] = []
-for _ in range(300):
-    NESTED = [NESTED]
 
 MOMENT = ("optimizer", "state", 2, "exp_avg")
 
@@ -102,17 +89,13 @@ MOMENT = ("optimizer", "state", 2, "exp_avg")
         (put("optimizer", "state", 2, "step", value=torch.ones(3)), "step"),
         (put("optimizer", "state", 7, value={}), "2, 7"),
         (put("optimizer", "param_groups", 0, "params", value=[0, 0, 0]), "param_groups"),
-        (put("optimizer", "param_groups", 0, "fused", value="yes"), "fused"),
         (put("machine", "couplings.0.weight", value=torch.zeros(4, 6)), "couplings"),
         (put("machine", "couplings.0.weight", value=torch.full((6, 4), torch.inf)), "couplings"),
-        (without("machine", "layers.0.bias"), "machine"),
         (put("averaged", value=None), "averaged"),
         (put("machine", "more", value=torch.zeros(1)), "machine"),
         (put("averaged", "layers.0.bias", value=torch.zeros(0)), "averaged"),
-        (put("rule", value=[torch.zeros(8, 6), torch.zeros(7, 4)]), "state"),
         (put("rule", value=[torch.zeros(8, 6), torch.full((8, 4), torch.nan)]), "rule"),
         (put("rule", value=[torch.zeros(8, 6), torch.full((8, 4), 2.0)]), "state"),
-        (put("rule", value=[torch.zeros(0, 6), torch.zeros(0, 4)]), "state"),
         (put("rule", "sweeps", value=-1), "state.sweeps"),
         (put("rule", "states", value=[torch.zeros(8, 6), torch.zeros(7, 4)]), "state"),
         (put("rule", "memory", value={"step": 1.0}), "state.memory"),
@@ -130,20 +113,10 @@ def test_what_does_not_fit_is_refused_by_name(edit: Any, named: str, tmp_path: P
     ("rule", "state"),
     [
         (
-            hm.rules.tempered_pcd(1, chains=2, replicas=3),
-            KernelState(
-                [torch.zeros(2, 6), torch.zeros(2, 4)],
-                9,
-                Replicas([torch.zeros(7, 6), torch.zeros(7, 4)], None),
-                {},
-            ),
-        ),
-        (
             hm.rules.ucd(chains=4, start="persistent"),
             PairState(-1, [torch.zeros(4, 6), torch.zeros(4, 4)]),
         ),
         (hm.rules.ucd(chains=4, start="persistent"), PairState(1, None)),
-        (hm.rules.ucd(chains=4, start="persistent"), PairState(1, [torch.zeros(4, 6)])),
         (hm.rules.tap(start="persistent"), Point([torch.zeros(4, 6), torch.zeros(4, 4)], [], [], [], [])),
     ],
     ids=lambda value: str(value)[:24],
@@ -153,14 +126,8 @@ def test_rules_check_their_states(rule: Any, state: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "optimizer",
-    [
-         torch.optim.Adafactor, torch.optim.Adagrad, 
-        torch.optim.RMSprop, torch.optim.Rprop, torch.optim.SGD,
-    ],
-    ids=lambda optimizer: optimizer.__name__,
-)  # fmt: skip
-@pytest.mark.mostly_nightly(2)
+    "optimizer", [torch.optim.Adagrad, torch.optim.SGD], ids=lambda optimizer: optimizer.__name__
+)
 def test_every_optimiser_of_torch_resumes_and_refuses_other_shapes(optimizer: Any, tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", optimizer=optimizer, updates=12)
     run(tmp_path / "part", optimizer=optimizer, updates=9)
@@ -205,17 +172,10 @@ def test_what_a_checkpoint_cannot_keep_is_refused_by_its_place(value: Any, tmp_p
     assert not path.exists()
 
 
-@pytest.mark.parametrize("mark", ["$eval", "$tensor", "$tuple", "$items"])
+@pytest.mark.parametrize("mark", ["$eval", "$tensor"])
 def test_marks_that_no_checkpoint_has_are_refused(mark: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.safetensors"
     header = {"format": checkpoint.FORMAT, "version": checkpoint.VERSION, "rule": {mark: 3}}
     path.write_bytes(_storage.pack({}, header))
     with pytest.raises(checkpoint.DamagedCheckpoint, match="damaged"):
         read_checkpoint(path)
-
-
-def test_nothing_is_warned_of_where_nothing_is_wrong(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run(tmp_path)
-        run(tmp_path, resume=True, updates=12)

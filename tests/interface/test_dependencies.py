@@ -24,19 +24,9 @@ def required(system: str, machine: str, python: str = "3.13", kind: str = "CPyth
 
 
 def test_numba_is_required_where_it_has_wheels_and_nowhere_else() -> None:
-    for system, machine in (
-        ("linux", "x86_64"),
-        ("linux", "aarch64"),
-        ("darwin", "arm64"),
-        ("win32", "AMD64"),
-    ):
+    for system, machine in (("linux", "x86_64"), ("darwin", "arm64"), ("win32", "AMD64")):
         assert required(system, machine) and required(system, machine, "3.15"), (system, machine)
-    for system, machine in (
-        ("linux", "riscv64"),
-        ("linux", "i686"),
-        ("darwin", "x86_64"),
-        ("win32", "ARM64"),
-    ):
+    for system, machine in (("linux", "riscv64"), ("darwin", "x86_64"), ("win32", "ARM64")):
         assert not required(system, machine), (system, machine)
     assert not required("linux", "x86_64", "3.16")
     assert not required("linux", "x86_64", kind="PyPy")

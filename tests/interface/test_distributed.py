@@ -37,7 +37,6 @@ PROBLEMS = {
     "pcd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.pcd(1, 32)),
     "centred": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.centred(hm.rules.pcd(1, 32))),
     "ucd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.ucd(chains=16, quantile=0.5)),
-    "centred ucd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.centred(hm.rules.ucd(chains=16))),
     "noise_cd": ([(hm.Gaussian, 6), (hm.Bernoulli, 8)], REAL, hm.rules.noise_cd(4)),
     "mean_field": ([(hm.Bernoulli, 16), (hm.Bernoulli, 8), (hm.Spin, 8)], X, hm.rules.mean_field_pcd(1, 32)),
     "tap": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.tap()),
@@ -196,9 +195,14 @@ def test_one_process_has_the_bits_of_no_distribution(alone) -> None:
 
 
 def test_processes_end_with_the_same_bits(answers) -> None:
-    first, second = answers[1]
+    folder, (first, second) = answers
     assert first["digests"] == second["digests"]
     assert first["digests"]["file"] == first["digests"]["pcd"]
+    for answer in (first, second):
+        assert_messages(answer["sent"])
+        assert answer["resumed"] == answer["digests"]["pcd"]  # a run that went on in as many processes
+    records = (folder / "run" / "history.jsonl").read_text().splitlines()  # which one process writes
+    assert [json.loads(record)["step"] for record in records] == list(range(1, 13))
 
 
 def test_three_processes_go_on_from_two(answers) -> None:
@@ -253,26 +257,10 @@ def test_memory_is_not_common_where_processes_are_apart(monkeypatch: pytest.Monk
     assert shared(lambda value: value) is None
 
 
-def test_an_update_is_one_message(answers) -> None:
-    for answer in answers[1]:
-        assert_messages(answer["sent"])
-
-
 def test_a_callback_ends_the_run_in_all_processes_after_the_next_update(answers) -> None:
     first, second = (answer["stopped"] for answer in answers[1])
     assert first == second and first[:3] == ["stopped", 6, 6]
     assert stopped()[:3] == ["stopped", 5, 5]  # one process has nobody to tell
-
-
-def test_one_process_writes(answers) -> None:
-    folder, _ = answers
-    records = (folder / "run" / "history.jsonl").read_text().splitlines()
-    assert [json.loads(record)["step"] for record in records] == list(range(1, 13))
-
-
-def test_a_run_goes_on_in_as_many_processes_to_the_same_bits(answers) -> None:
-    for answer in answers[1]:
-        assert answer["resumed"] == answer["digests"]["pcd"]
 
 
 def test_a_run_goes_on_in_one_process_with_all_chains(answers) -> None:
@@ -342,26 +330,6 @@ def test_a_process_by_itself_has_nobody_to_join(monkeypatch) -> None:
         assert not dist.is_initialized()
 
 
-def stall(folder: Path) -> None:
-    """The second process neither works nor dies."""
-    if dist.get_rank() == 1:
-        time.sleep(30)
-        return
-    begun = time.monotonic()
-    try:
-        trained("pcd")
-    except RuntimeError:
-        (folder / "waited").write_text(str(time.monotonic() - begun))
-
-
-def test_a_process_that_answers_no_more_is_not_waited_for_longer_than_the_timeout(tmp_path) -> None:
-    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 2, stall)) for rank in range(2)]
-    status = ended(processes[0])
-    os.kill(processes[1], signal.SIGKILL)
-    ended(processes[1])
-    assert 1.5 < float((tmp_path / "waited").read_text()) < 20, status
-
-
 def die(folder: Path) -> None:
     """The second process is killed in the middle of a run."""
 
@@ -394,8 +362,8 @@ def test_what_all_chains_are_needed_for_is_refused() -> None:
         hm.chains.run(machine, kernel, X, 1, observer=lambda *_: None, **shared)
 
 
-def refused(folder: Path) -> None:
-    """What two processes cannot share."""
+def refused() -> None:
+    """Asserts that what two processes cannot share is refused."""
     machine, shared = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)]), {"distributed": "auto"}
     calls = {
         "start": lambda: hm.chains.run(machine, hm.chains.Gibbs(), X[:1], 1, seed=0, **shared),
@@ -422,8 +390,9 @@ class Doubtful(hm.chains.Kernel):
         return after, {"doubt": math.nan if dist.get_rank() == 1 and after.sweeps == 5 else 1.0}
 
 
-def diverge(folder: Path) -> None:
-    """Runs that begin again, or end, in both processes at the same update."""
+def doomed(folder: Path) -> None:
+    """Runs that are refused, begin again, or end, in both processes at the same update."""
+    refused()
     machine = hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(8)], seed=1)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -439,16 +408,11 @@ def diverge(folder: Path) -> None:
     (folder / f"diverged {dist.get_rank()}.json").write_text(json.dumps(answer))
 
 
-def test_a_run_that_diverges_does_so_in_all_processes(tmp_path: Path) -> None:
-    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 60, diverge)) for rank in range(2)]
+def test_a_run_that_is_refused_or_diverges_does_so_in_all_processes(tmp_path: Path) -> None:
+    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 60, doomed)) for rank in (0, 1)]
     assert [ended(process) for process in processes] == [0, 0]
     first, second = (json.loads((tmp_path / f"diverged {rank}.json").read_text()) for rank in range(2))
     assert first == second and first[0] >= 1 and first[2] == 4
-
-
-def test_what_cannot_be_split_is_refused(tmp_path: Path) -> None:
-    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 60, refused)) for rank in range(2)]
-    assert [ended(process) for process in processes] == [0, 0]
 
 
 def test_a_group_of_processes_is_taken(tmp_path: Path) -> None:
@@ -457,9 +421,3 @@ def test_a_group_of_processes_is_taken(tmp_path: Path) -> None:
         assert run.status == "completed"
 
     assert ended(forked(lambda: joined(tmp_path, 0, 30, work, size=1))) == 0
-
-
-def test_a_word_that_is_no_group_is_refused() -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
-    with pytest.raises(TypeError, match='distributed: expected None, "auto" or a'):
-        hm.train(machine, X, rule="pcd", updates=1, distributed="all")

@@ -1,6 +1,6 @@
 """The Python examples of README.md and docs/ run, file by file and in order, each file in an empty directory.
 
-A block is left out only where the line before it says why, `<!-- not run: reason -->`, and counts as skipped.
+A block is left out only where the line before it says why, `<!-- not run: reason -->`.
 One that takes long says before it what the tests put in place of its values, `<!-- in tests: epochs=5 -->`;
 HARMONIUM_WHOLE_PAGES=1 runs it as it is written. What a page shows below a block, in ```text, is what the
 block prints: the words, and numbers about as large, as other processors draw others. A page that needs data
@@ -94,14 +94,6 @@ def shortened(code: str, others: str) -> str:
     return code
 
 
-LEFT_OUT = [
-    pytest.param(id=f"{page.relative_to(ROOT)}:{block.line}", marks=pytest.mark.skip(reason=block.reason))
-    for page in PAGES
-    for block in blocks(page.read_text("utf-8"))
-    if block.reason is not None
-]
-
-
 @pytest.fixture(autouse=True)
 def own_kinds() -> Iterator[None]:
     """A page may make units, couplings, kernels and codings of its own, which no other test is to meet."""
@@ -156,17 +148,6 @@ def test_notebooks_run(notebook: Path) -> None:
             result = eval(code, namespace)
             for name in ("_repr_html_", "_repr_svg_"):
                 getattr(result, name, str)()
-
-
-if LEFT_OUT:
-
-    @pytest.mark.parametrize((), LEFT_OUT)
-    def test_left_out_example() -> None:
-        """Never runs: it is here so that the blocks that are not run are counted, with their reasons."""
-
-
-def test_readme_has_an_example_that_runs() -> None:
-    assert any(block.reason is None for block in blocks((ROOT / "README.md").read_text("utf-8")))
 
 
 @pytest.mark.parametrize("number", range(2))

@@ -23,18 +23,14 @@ SEED, UPDATES = 3, 40
 # Options of the command, and parameters of the estimator.
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "by the data": ("", {}),
-    "sweeps and chains": ("--sweeps 3 --chains 20", {"sweeps": 3, "chains": 20}),
     "adam": ("--optimizer adam --no-centred", {"optimizer": "adam", "centred": False}),
-    "rate and schedule": (
-        "--learning-rate 0.2 --schedule cosine",
-        {"learning_rate": 0.2, "schedule": "cosine"},
-    ),
-    "batch, clip and decay": (
-        "--batch-size 7 --clip-norm 0.5 --weight-decay 0.01",
-        {"batch_size": 7, "clip_norm": 0.5, "weight_decay": 0.01},
+    "numbers": (
+        "--sweeps 3 --chains 20 --learning-rate 0.2 --schedule cosine --batch-size 7 --clip-norm 0.5 "
+        "--weight-decay 0.01",
+        {"sweeps": 3, "chains": 20, "learning_rate": 0.2, "schedule": "cosine", "batch_size": 7}
+        | {"clip_norm": 0.5, "weight_decay": 0.01},
     ),
     "average": ("--averaging 0.9", {"averaging": 0.9}),
-    "start": ("--initial-std 0.1", {"initial_std": 0.1}),
     "start by names": ("--init orthogonal,logistic", {"init": "orthogonal,logistic"}),
     "spins": ("--hidden spin:6", {"hidden_kind": "spin"}),
 }
@@ -72,17 +68,9 @@ def by_hand(run: Path, parameters: dict[str, Any]) -> hm.BoltzmannMachine:
     rows = hm.data.Rows.of(torch.from_numpy(X).float())
     start = as_generator(stream_seed(as_root(SEED), "couplings"))
     recipe.start_(rows, None, parameters.get("initial_std"), start)
-    names = (
-        "batch_size",
-        "learning_rate",
-        "schedule",
-        "optimizer",
-        "weight_decay",
-        "clip_norm",
-        "averaging",
-        "seed",
-    )
-    settings = {name: record["run"][name] for name in names if name in record["run"]}
+    names = {"batch_size", "learning_rate", "schedule", "optimizer", "weight_decay", "clip_norm"}
+    names |= {"averaging", "seed"}
+    settings = {name: record["run"][name] for name in names & record["run"].keys()}
     rule = eval(record["run"]["rule"], vars(hm.rules))
     trained = hm.train(recipe.machine, X, rule=rule, updates=UPDATES, progress=False, **settings)
     return trained.averaged_machine or trained.machine

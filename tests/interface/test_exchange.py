@@ -83,25 +83,6 @@ def test_rbms_files_come_back_with_their_chains(visible, tmp_path):
     torch.testing.assert_close(found.chains, chains)
 
 
-@pytest.mark.parametrize("visible", [lambda: hm.Bernoulli(5), lambda: hm.Categorical(4, 3)])
-def test_rbms_reads_what_is_written_and_has_the_same_energies(visible, tmp_path):
-    io = pytest.importorskip("rbms.io")
-    machine = drawn([visible(), hm.Bernoulli(3)])
-    v = rows_of(machine)
-    exchange.write(machine, tmp_path / "rbm.h5", chains=v)
-    params, chains, _, _ = io.load_model(str(tmp_path / "rbm.h5"), 1, torch.device("cpu"), torch.float64)
-    layer = machine.layers[0]
-    codes = layer.by_unit(v).argmax(-1) if layer.one_hot else v
-    torch.testing.assert_close(chains["visible"].double(), codes.double())
-    theirs = params.compute_energy_visibles(codes.double())
-    ours = machine.free_energy(v).detach()
-    torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
-    io.save_model(str(tmp_path / "theirs.h5"), params, chains, 7, 0.0)  # and the other way round
-    again = exchange.read(tmp_path / "theirs.h5")
-    assert again.machine.metadata["origin"] == {"form": "rbms", "update": 7}
-    same(machine, again.machine)
-
-
 def write_rbms(path, *, old=False, states_first=False, ages=(3, 20)):
     random = np.random.default_rng(0)
     with h5py.File(path, "w") as file:
@@ -140,22 +121,6 @@ def published(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"{path} is not there")
     return path
-
-
-def test_a_published_file_of_rbms():
-    path = published("exchange", "rbms-blume-capel-potts.h5")
-    machine = exchange.read(path).machine
-    layer = machine.layers[0]
-    assert (layer.n_units, layer.n_states, machine.layers[1].n_units) == (51, 3, 250)
-    with h5py.File(path) as file:
-        group = file["update_5000000"]
-        W, a, b = (group[name][()] for name in ("weight_matrix", "vbias", "hbias"))
-    codes = np.random.default_rng(0).integers(0, 3, (10, 51))
-    fields = a[codes, np.arange(51)].sum(1)
-    hidden = W[codes, np.arange(51)].sum(1) + b
-    expected = -fields - np.logaddexp(0, hidden).sum(1)
-    ours = machine.free_energy(layer.from_digits(torch.from_numpy(codes)).double()).detach()
-    np.testing.assert_allclose(ours.numpy(), expected, atol=1e-6)
 
 
 # RestrictedBoltzmannMachines.jl
@@ -260,8 +225,7 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("above", UNITS)
-@pytest.mark.parametrize("below", UNITS)
+@pytest.mark.parametrize(("below", "above"), zip(UNITS, [*UNITS][1:] + [*UNITS][:1], strict=True))
 def test_machines_for_rbm_jl_have_the_energies_of_its_definition_and_come_back(below, above, tmp_path):
     random = np.random.default_rng(1)
     machine = drawn([UNITS[below](5), UNITS[above](4)])
@@ -285,20 +249,6 @@ def test_machines_for_rbm_jl_have_the_energies_of_its_definition_and_come_back(b
         np.testing.assert_allclose(difference, difference[0], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "machine",
-    [
-        lambda: drawn([hm.Binomial(3, 4), hm.Bernoulli(2)]),
-        lambda: drawn([hm.Bernoulli(3), hm.TruncatedGaussian(2, 0, 1)]),
-        lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2), hm.Bernoulli(2)]),
-        lambda: drawn([hm.Spin(3)], {(0, 0): hm.Dense()}, [0]),
-    ],
-)
-def test_what_rbm_jl_has_no_place_for_is_refused(machine, tmp_path):
-    with pytest.raises(ValueError, match=r"machine: expected a visible layer .* for RBM\.jl"):
-        exchange.write(machine(), tmp_path / "x.hdf5")
-
-
 # adabmDCA
 # ------------------------------------------------------------------------------------------------------
 
@@ -320,20 +270,7 @@ def test_text_of_adabmdca(sparse, tmp_path):
     assert isinstance(found.machine.couplings[0], hm.Sparse if sparse else hm.Dense)
 
 
-def test_adabmdca_reads_what_is_written_and_has_the_same_energies(tmp_path):
-    io, statmech = (pytest.importorskip(f"adabmDCA.{name}") for name in ("io", "statmech"))
-    machine = drawn([hm.Categorical(4, 5)], {(0, 0): hm.Dense()}, [0])
-    exchange.write(machine, tmp_path / "params.dat")
-    params = io.load_params(str(tmp_path / "params.dat"), "rna", torch.device("cpu"), torch.float64)
-    v = rows_of(machine).double()
-    theirs = statmech.compute_energy(v.view(-1, 4, 5), params)
-    torch.testing.assert_close(theirs, energies(machine, v), atol=1e-6, rtol=0)
-    io.save_params(str(tmp_path / "theirs.dat"), params, "rna")  # and the other way round
-    again = exchange.read(tmp_path / "theirs.dat").machine
-    torch.testing.assert_close(energies(again, v), theirs, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("value", ["nan", "inf", "-1e400", "x"])
+@pytest.mark.parametrize("value", ["nan", "-1e400"])
 @pytest.mark.parametrize("line", [0, -2])
 def test_numbers_that_are_none_are_refused_by_line(value, line, tmp_path):
     machine = drawn([hm.Categorical(3, 5)], {(0, 0): hm.Dense()}, [0])
@@ -543,14 +480,11 @@ def test_machines_as_markov_networks_have_equal_energies(name, tmp_path):
 UAI = "MARKOV\n2\n2 2\n2\n1 0\n2 0 1\n\n2\n0.5 0.5\n\n4\n1 2 3 4\n"
 REFUSED_UAI = {
     "cut in a table": (UAI[:-6], "expected entry 1 of factor 1 after line 12, where the file ends"),
-    "cut in a scope": (UAI[:19], "factor 1 after line 5, where the file ends"),
     "less than nothing": (
         UAI.replace("0.5 0.5", "0.5 -1"),
         "line 9: expected a finite number of at least 0, .* entry 1 of factor 0",
     ),
     "nan": (UAI.replace("1 2 3", "1 nan 3"), "line 12: .* entry 1 of factor 1, received 'nan'"),
-    "infinity": (UAI.replace("1 2 3", "1 inf 3"), "line 12: .* received 'inf'"),
-    "a word": (UAI.replace("1 2 3", "1 x 3"), "line 12: .* received 'x'"),
     "twice": (UAI.replace("2 0 1", "2 1 1"), "line 6: expected different variables"),
     "three variables": (
         UAI.replace("2\n2 2", "3\n2 2 2").replace("2 0 1", "3 0 1 2"),
@@ -560,7 +494,6 @@ REFUSED_UAI = {
     "a short table": (UAI.replace("\n4\n", "\n3\n"), "line 11: expected 4 entries for factor 1, received 3"),
     "one value": (UAI.replace("2 2", "2 1", 1), "line 3: expected the values of variable 1, at least 2"),
     "more": (UAI + "7\n", "line 13: expected the end of the file, received '7'"),
-    "too many": ("MARKOV\n999999999\n2 2", "variable 2 after line 3, where the file ends"),
     "too wide": ("MARKOV\n2\n999999999 999999999\n0\n", "values of 2 variables claims"),
 }
 
@@ -573,9 +506,7 @@ def test_networks_that_are_no_machines_are_refused_with_their_line(name, tmp_pat
         exchange.read(tmp_path / "x.uai")
 
 
-def test_machines_without_a_place_in_a_markov_network_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="two values or categories for UAI"):
-        exchange.write(drawn([hm.Gaussian(3), hm.Bernoulli(2)]), tmp_path / "x.uai")
+def test_energies_whose_exponentials_have_no_place_in_a_markov_network_are_refused(tmp_path):
     machine = drawn([hm.Spin(2)], {(0, 0): hm.Dense()}, [0])
     with torch.no_grad():
         machine.couplings[0].fill_(torch.tensor([[0.0, 800.0], [800.0, 0.0]]))
@@ -648,40 +579,6 @@ def test_dimod_has_the_same_energies_and_its_samples_become_states(machine):
         torch.testing.assert_close(x, y)
     moved = hm.chains.run(machine, hm.chains.Gibbs(), back, 2, seed=0)
     assert moved[0].shape == states[0].shape
-
-
-@pytest.mark.parametrize(
-    ("factor", "energies_there"),
-    [
-        (0.8, [-1.44, -0.48, -0.32, 1.76]),  # IsingEBM of thrml 0.1.4 at beta = 0.8, states as booleans
-        (-1.0, [1.8, 0.6, 0.4, -2.2]),  # GraphRestrictedBoltzmannMachine of dwave-pytorch-plugin 0.4.0
-    ],
-)
-def test_spin_models_of_thrml_and_of_the_plugin_have_the_energies_printed_there(factor, energies_there):
-    """The numbers are theirs, printed in float32, for these fields and couplings."""
-    pairs = torch.tensor([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (1, 3)])
-    fields = factor * torch.tensor([0.3, -0.2, 0.1, 0.0, 0.5])
-    weights = factor * torch.tensor([0.4, -0.7, 0.2, 0.9, -0.3, 0.6])
-    machine = hm.BoltzmannMachine([hm.Spin(5)], {(0, 0): hm.Sparse(pairs)}, [0], seed=None)
-    machine.layers[0].set_finite_(bias=fields)
-    machine.couplings[0].fill_(weights)
-    states = [[1, 1, 1, 1, 1], [1, -1, 1, -1, 1], [-1, -1, -1, 1, 1], [-1, 1, 1, -1, -1]]
-    ours = machine.energy([torch.tensor(states, dtype=torch.float32)]).detach()
-    np.testing.assert_allclose(ours, energies_there, atol=2e-6)
-
-
-@pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
-def test_a_model_of_dimod_becomes_a_machine(vartype):
-    dimod = pytest.importorskip("dimod")
-    model = dimod.BinaryQuadraticModel({"a": 1.0, "b": -0.5, "c": 0.0}, {"ab": 0.7, "bc": -1.2}, 3.0, vartype)
-    machine = exchange.from_dimod(model)
-    assert machine.metadata["variables"] == ["a", "b", "c"]
-    low = -1 if vartype == "SPIN" else 0
-    for state in np.ndindex(2, 2, 2):
-        values = [1 if x else low for x in state]
-        theirs = model.energy(dict(zip("abc", values, strict=True)))
-        ours = machine.energy([torch.tensor([values]).double()])
-        assert float(ours) == pytest.approx(theirs)
 
 
 def test_a_discrete_model_of_dimod_becomes_a_machine_and_comes_back():
@@ -800,8 +697,6 @@ def test_spins_become_bits_of_a_qubo_file(tmp_path):
     states = machine.random_states(20, seed=0)
     bits = torch.cat([x.clamp(min=0) for x in states], 1)
     torch.testing.assert_close(again.energy([bits]), machine.energy(states))
-    with pytest.raises(ValueError, match="two values for QUBO files"):
-        exchange.write(drawn([hm.Categorical(3, 4)], [], [0]), tmp_path / "y.qubo")
 
 
 @pytest.mark.parametrize(
@@ -810,10 +705,8 @@ def test_spins_become_bits_of_a_qubo_file(tmp_path):
         (QUBO.removesuffix("2 1 0.25\n"), "5 lines of values, received 4 and 4"),
         (QUBO.replace("1 2 -3", "1 4 -3"), "line 7: expected two bits below 4"),
         (QUBO.replace("1 2 -3", "1 2 nan"), "line 7: .* a finite value, received .*nan"),
-        (QUBO.replace("1 2 -3", "1 2"), "line 7: "),
         (QUBO.replace("constant 2.5", "constant nan"), "constant: expected a finite number, received nan"),
         (QUBO.replace("4 2 3", "4 2"), "line 3: expected 'p qubo 0 N nodes couplers'"),
-        (QUBO.replace("4 2 3", "0 2 3"), "two bits below 0"),
         (QUBO.replace("4 2 3", "999999999 2 3"), "999999999 bits claims"),
         ("c nothing else\n", "expected 'p qubo 0 N nodes couplers', received"),
     ],
@@ -849,6 +742,10 @@ def test_a_file_is_not_replaced_unasked(tmp_path):
     [
         (lambda: drawn([hm.Gaussian(3), hm.Bernoulli(2)]), "x.h5", "rbms"),
         (lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2), hm.Bernoulli(2)]), "x.h5", "rbms"),
+        (lambda: drawn([hm.Binomial(3, 4), hm.Bernoulli(2)]), "x.hdf5", r"expected a visible .* for RBM\.jl"),
+        (lambda: drawn([hm.Spin(3)], {(0, 0): hm.Dense()}, [0]), "x.hdf5", r"RBM\.jl"),
+        (lambda: drawn([hm.Gaussian(3), hm.Bernoulli(2)]), "x.uai", "two values or categories for UAI"),
+        (lambda: drawn([hm.Categorical(3, 4)], [], [0]), "x.qubo", "two values for QUBO files"),
         (lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2)]), "x.dat", "adabmDCA"),
         (lambda: drawn([hm.Categorical(3, 7)], {(0, 0): hm.Dense()}, [0]), "x.dat", "alphabet"),
         (lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2)]), "x.xyz", r"\.h5"),
@@ -892,7 +789,6 @@ def retype(file):
 
 REFUSED = {
     "nothing": (lambda path: path.write_bytes(b""), "known format"),
-    "noise": (lambda path: path.write_bytes(bytes(range(200))), "known format"),
     "cut": (lambda path: (write_rbms(path), path.write_bytes(path.read_bytes()[:900])), "damaged"),
     "a link": (hostile_h5(relink), "link"),
     "more than it holds": (hostile_h5(claim), r"weight_matrix claims \d+ bytes"),
@@ -926,15 +822,12 @@ def test_what_is_damaged_is_refused_by_name(name, tmp_path):
     assert str(path) in str(caught.value)
 
 
-def test_an_age_that_is_not_there(tmp_path):
+def test_an_age_is_chosen_and_one_that_is_not_there_is_refused(cli, tmp_path):
     write_rbms(tmp_path / "x.h5")
+    cli.succeed("convert", tmp_path / "x.h5", tmp_path / "y.safetensors", "--update", 3)
+    assert hm.load(tmp_path / "y.safetensors").metadata["origin"]["update"] == 3
     with pytest.raises(ValueError, match=r"update: expected one of \[3, 20\], received 4"):
         exchange.read(tmp_path / "x.h5", update=4)
-
-
-def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match="none"):
-        exchange.read(tmp_path / "none")
 
 
 # The command
@@ -949,20 +842,8 @@ def test_convert_there_and_back(cli, tmp_path):
     same(machine, hm.load(tmp_path / "again.safetensors"))
     result = cli.succeed("convert", tmp_path / "rbm.h5", tmp_path / "x.txt", "--json").json
     assert (result["read"], result["form"]) == ("rbms", "text")
-
-
-def test_convert_takes_an_age_and_replaces_nothing_unasked(cli, tmp_path):
-    write_rbms(tmp_path / "x.h5")
-    cli.succeed("convert", tmp_path / "x.h5", tmp_path / "y.safetensors", "--update", 3)
-    assert hm.load(tmp_path / "y.safetensors").metadata["origin"]["update"] == 3
-    assert "--overwrite" in cli.refuse("convert", tmp_path / "x.h5", tmp_path / "y.safetensors")
+    assert "--overwrite" in cli.refuse("convert", tmp_path / "rbm.h5", tmp_path / "again.safetensors")
     assert cli.refuse("convert", tmp_path / "no.h5", tmp_path / "z.safetensors").startswith("FILE: ")
-
-
-def test_convert_takes_the_machine_of_a_run(cli, tmp_path):
-    cli.train("bars-and-stripes", tmp_path / "run")
-    cli.succeed("convert", tmp_path / "run", tmp_path / "x.h5")
-    same(hm.load(tmp_path / "run").double(), exchange.read(tmp_path / "x.h5").machine)
 
 
 def test_load_says_what_reads_a_file_of_another_program(tmp_path):

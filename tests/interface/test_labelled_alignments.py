@@ -14,7 +14,7 @@ from harmonium.data import read
 from harmonium.sequences import align, spell
 from harmonium.tables import Codec
 
-from .command_line import CommandLine
+from .command_line import CommandLine, read_csv, train_once, write_csv
 
 SITES, LETTERS = 6, "-ACDEFGHIKLMNPQRSTVWY"
 
@@ -32,18 +32,16 @@ def rows() -> list[list[str]]:
     return found
 
 
-@pytest.fixture
-def family(tmp_path: Path, rows: list[list[str]]) -> Path:
-    with (tmp_path / "family.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["name", "sequence", "label", "clade"], *rows])
-    return tmp_path / "family.csv"
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]) -> Path:
+    path = tmp_path_factory.mktemp("family") / "family.csv"
+    return write_csv(path, rows, ["name", "sequence", "label", "clade"])
 
 
-@pytest.fixture
-def run(cli: CommandLine, family: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def run(family: Path) -> Path:
     options = ("--label", "label", "--objective", "joint", "--hidden", 6, "--updates", 300, "--threads", 1)
-    cli.succeed("train", family, tmp_path / "run", *options)
-    return tmp_path / "run"
+    return train_once(family.parent / "run", family, *options)
 
 
 def test_a_column_of_sequences_is_an_alignment(family: Path, rows: list[list[str]]) -> None:
@@ -60,9 +58,7 @@ def test_a_column_of_sequences_is_an_alignment(family: Path, rows: list[list[str
 
 
 @pytest.mark.parametrize(
-    "cells",
-    [["AC", "ACD"], ["A1", "C2"], ["A", "C"], ["12", "13"]],
-    ids=["lengths", "letters", "one", "numbers"],
+    "cells", [["AC", "ACD"], ["A1", "C2"], ["A", "C"]], ids=["lengths", "letters", "one"]
 )
 def test_other_columns_of_that_name_are_columns_of_a_table(tmp_path: Path, cells: list[str]) -> None:
     (tmp_path / "x.csv").write_text("sequence,size\n" + "".join(f"{cell},1.5\n" for cell in cells))
@@ -105,8 +101,7 @@ def test_a_machine_of_both_draws_and_predicts_both(
     result = cli.succeed("predict", run, family, "--out", tmp_path / "p.csv", "--json").json
     assert result["accuracy"] > 0.95 and result["rows_scored"] == 108
     cli.succeed("impute", run, family, "--out", tmp_path / "full.csv")
-    with (tmp_path / "full.csv").open() as file:
-        full = list(csv.reader(file))
+    full = read_csv(tmp_path / "full.csv")
     assert full[0] == ["name", "sequence", "label"] and all(row[2] for row in full[1:])
     assert [row[:2] for row in full[1:]] == [row[:2] for row in rows]
     assert [new[2] for new, old in zip(full[1:], rows, strict=True) if old[2]] == [x[2] for x in rows if x[2]]
@@ -152,26 +147,20 @@ def test_mutations_sum_over_the_label(run: Path) -> None:
     assert hm.tasks.contacts(machine).shape == (SITES, SITES)
 
 
-def test_labels_and_weights_stay_with_their_rows(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    (tmp_path / "w.txt").write_text("\n".join(str(k % 4) for k in range(120)) + "\n")
-    result = cli.train(family, tmp_path / "run", "--label", "label", "--weights", tmp_path / "w.txt")
-    assert result["effective_rows"] == sum(k % 4 for k in range(120))
-
-
 def test_sites_are_given_and_predicted_by_their_letters(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     """A site is a column by its number from 1."""
     cli.succeed("sample", run, "--given", "1=F", "--given", "6=-", "--rows", 30, "--out", tmp_path / "x.fa")
     drawn = hm.sequences.read_alignment(tmp_path / "x.fa", alphabet="protein").codes
     assert (drawn[:, 0] == 5).all() and (drawn[:, 5] == 0).all() and len(set(drawn[:, 3].tolist())) > 1
     assert "--given: " in cli.refuse("sample", run, "--given", "1=Z", "--out", tmp_path / "y.fa")
-    assert "--given: " in cli.refuse("sample", run, "--given", "7=A", "--out", tmp_path / "y.fa")
+    refused = cli.refuse("sample", run, "--given", "7=A", "--out", tmp_path / "y.fa")
+    assert refused == "--given: expected a site from 1 to 6, or the label 'label', received '7'"
     cli.succeed("predict", run, tmp_path / "x.fa", "--column", "1", "--out", tmp_path / "p.csv")
-    with (tmp_path / "p.csv").open() as file:
-        cells = [row[0] for row in csv.reader(file)]
+    cells = [row[0] for row in read_csv(tmp_path / "p.csv")]
     assert cells[0] == "1" and set(cells[1:]) <= set(LETTERS)
 
 
-def test_the_made_up_family_has_a_fold(cli: CommandLine, tmp_path: Path) -> None:
+def test_the_made_up_family_has_a_fold() -> None:
     """Pairs that touch vary together, more than other pairs do in the mean, by five standard errors."""
     found, distances = read("family"), hm.data.family_distances()
     assert found.alignment is not None and found.samples.shape == (1500, 48)
@@ -191,7 +180,3 @@ def test_the_made_up_family_has_a_fold(cli: CommandLine, tmp_path: Path) -> None
         hm.sequences.first_number(name, int((codes > 0).sum()))
         for name, codes in zip(names, found.samples, strict=True)
     )
-    cli.succeed("data", "family", "--out", tmp_path / "family.a3m")
-    again = read(tmp_path / "family.a3m")
-    assert (again.samples == found.samples).all() and again.alignment is not None
-    assert again.alignment.names == names

@@ -26,10 +26,6 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
-def test_all_names_what_is_there() -> None:
-    assert [name for name in hm.__all__ if not hasattr(hm, name)] == []
-
-
 def test_version_is_stated_once() -> None:
     declared = hm.__version__
     assert version("harmonium") == declared, "installed from another version: run `make setup`"
@@ -41,30 +37,6 @@ def test_version_is_stated_once() -> None:
 
 def test_tests_are_marked_by_their_folder(request: pytest.FixtureRequest) -> None:
     assert [mark.name for mark in request.node.iter_markers()] == ["interface"]
-
-
-def imported(path: Path) -> set[str]:
-    """Returns what a test module imports of harmonium, e.g. {"chains"} for ``hm.chains.Gibbs()``."""
-    tree = ast.parse(path.read_text("utf-8"))
-    from_ = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
-    modules = {f"{node.module}.{alias.name}" for node in from_ for alias in node.names}
-    asked = {
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "hm"
-    }
-    held = {package for package, names in hm._HOLDS.items() if asked.intersection(names)}
-    return asked | held | {name.split(".")[1] for name in modules if name.startswith("harmonium.")}
-
-
-def test_the_fast_tests_touch_every_package() -> None:
-    (chosen,) = re.findall(r"^FAST := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    paths = [ROOT / path for path in chosen.replace("\\", " ").split()]
-    assert [path for path in paths if not path.exists()] == []
-    files = [file for path in paths for file in ([path] if path.is_file() else path.glob("test_*.py"))]
-    fast = [file for file in files if "pytestmark = pytest.mark.slow" not in file.read_text("utf-8")]
-    packages = {path.parent.name for path in (ROOT / "src" / "harmonium").glob("*/__init__.py")}
-    assert packages - set().union(*map(imported, fast)) == set()
 
 
 SHAPE = re.compile(r"\([^\s(),]+,(?: [^\s(),]+(?:, [^\s(),]+)*)?\)|\b(?:rows|width|shapes?)\b")
@@ -181,15 +153,3 @@ def test_no_local_path() -> None:
 
 def test_no_registry_host() -> None:
     assert offences(REGISTRY_HOST, project_texts()) == []
-
-
-def test_a_command_is_a_page() -> None:
-    """Parse, call, print: what is longer decides something that Python users cannot call."""
-    longest = {
-        f"{path.stem}.{node.name}": lines
-        for path in SOURCES
-        if path.parent.name == "commands"
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef) and (lines := node.end_lineno - node.lineno + 1) > 60
-    }
-    assert longest == {}

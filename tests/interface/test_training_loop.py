@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from torch.utils.data import DataLoader
 
 import harmonium as hm
 from harmonium.backends import OuterProductSum
 from harmonium.learning import Estimate
 from harmonium.training import SCHEDULES, TrainingRun, train
 from harmonium.training.batch_source import RowBatches
-from harmonium.training.optimizers import Ascent, find_direction, global_norm
-from harmonium.training.penalties import L1, L2, pulls_of
-from harmonium.training.seeds import stream_seed
+from harmonium.training.optimizers import Ascent, global_norm
 
 VISIBLE, HIDDEN = 6, 4
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -73,18 +73,11 @@ def distances(before: hm.BoltzmannMachine, after: hm.BoltzmannMachine) -> list[t
 # Batches ---------------------------------------------------------------------------------------------------
 
 
-def batches_of(rows: int, batch_size: int, seed: int) -> RowBatches:
-    return RowBatches(hm.data.Rows.of(torch.zeros(rows, 1)), batch_size, seed)
+def batches_of(rows: int, batch_size: int, seed: int, **settings: Any) -> RowBatches:
+    return RowBatches(hm.data.Rows.of(torch.zeros(rows, 1)), batch_size, seed, **settings)
 
 
-@pytest.mark.parametrize(
-    ("rows", "batch_size"),
-    [
-        (23, 5),
-        (20, 5),
-        (7, 6),
-    ],
-)
+@pytest.mark.parametrize(("rows", "batch_size"), [(23, 5), (7, 6)])
 def test_every_row_appears_once_an_epoch(rows: int, batch_size: int) -> None:
     batches = batches_of(rows, batch_size, seed=3)
     steps = batches.updates(epochs=4)
@@ -93,6 +86,10 @@ def test_every_row_appears_once_an_epoch(rows: int, batch_size: int) -> None:
     for epoch in range(4):
         assert sorted(shown[epoch * rows : (epoch + 1) * rows].tolist()) == list(range(rows))
     assert not torch.equal(shown[:rows], shown[rows : 2 * rows])
+    weights = (torch.arange(rows + 7) >= 7).double()  # of which those without a weight are left out
+    batches = batches_of(rows + 7, batch_size, seed=3, weights=weights)
+    shown = torch.cat([batches.indices(step) for step in range(batches.updates(epochs=1))])
+    assert sorted(shown[:rows].tolist()) == list(range(7, rows + 7))
 
 
 def test_the_place_in_the_data_depends_on_the_step_alone() -> None:
@@ -101,13 +98,6 @@ def test_the_place_in_the_data_depends_on_the_step_alone() -> None:
     for step in (39, 0, 17, 18):
         assert torch.equal(batches_of(23, 5, seed=3).indices(step), in_order[step])
     assert not torch.equal(batches_of(23, 5, seed=4).indices(0), in_order[0])
-
-
-def test_epochs_show_every_row_so_many_times() -> None:
-    rule = Fixed()
-    outcome = train(machine(), np.eye(VISIBLE), rule=rule, epochs=3, batch_size=4)
-    assert outcome.updates == 5  # ceil(3 * 6 / 4)
-    assert torch.cat(rule.batches)[: 3 * VISIBLE].sum(0).tolist() == [3.0] * VISIBLE
 
 
 # Schedules and optimisers ----------------------------------------------------------------------------------
@@ -165,18 +155,6 @@ def test_optimisers_that_cannot_maximise_are_handed_minus_the_gradient() -> None
 
 
 # Gradient terms --------------------------------------------------------------------------------------------
-
-
-def test_decay_acts_on_the_couplings_only() -> None:
-    parameters = dict(machine().named_parameters())
-    zeros = {name: torch.zeros_like(p) for name, p in parameters.items()}
-    pulls = pulls_of(machine(), [L2(0.3), L1(0.2)])
-    directions = find_direction(parameters, zeros, pulls=pulls)
-    result = dict(zip(parameters, directions, strict=True))
-    W = parameters["couplings.0.weight"]
-    assert torch.allclose(result.pop("couplings.0.weight"), -0.3 * W - 0.2 * W.sign())
-    assert result and all(bool((g == 0).all()) for g in result.values())
-    assert all(bool((g == 0).all()) for g in zeros.values())  # the estimate itself is left alone
 
 
 def test_clipping_limits_the_global_norm() -> None:
@@ -276,7 +254,7 @@ def test_every_kind_of_data_gives_the_same_bits(tmp_path: Path) -> None:
         torch.from_numpy(X),
         X.astype(bool),
         sparse.csr_matrix(X),
-        np.load(tmp_path / "X.npy", mmap_mode="r"),
+        mapped := np.load(tmp_path / "X.npy", mmap_mode="r"),
     ]
     reference = machine()
     train(reference, X, rule=hm.rules.pcd(1, 8), updates=12, batch_size=7)
@@ -284,6 +262,20 @@ def test_every_kind_of_data_gives_the_same_bits(tmp_path: Path) -> None:
         other = machine()
         train(other, kind, rule=hm.rules.pcd(1, 8), updates=12, batch_size=7)
         assert same(reference, other)
+    settings = {"rule": hm.rules.pcd(1, 8), "batch_size": 7, "run_dir": tmp_path / "run"}
+    train(machine(), mapped, updates=5, **settings)
+    assert same(reference, train(machine(), mapped, updates=12, resume=True, **settings).machine)
+
+
+def test_rows_of_a_file_are_read_ahead_by_one_thread_that_ends(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", X := data(64))
+    mapped = hm.data.Rows.of(np.load(tmp_path / "X.npy", mmap_mode="r"))
+    source, memory = RowBatches(mapped, 10, seed=3), RowBatches(hm.data.Rows.of(X), 10, seed=3)
+    for step in (0, 1, 2, 9, 4):  # also where a step is asked for that was not expected
+        assert torch.equal(source.take(step).v, torch.from_numpy(X)[memory.indices(step)])
+        assert any(thread.name.startswith("harmonium-rows") for thread in threading.enumerate())
+    source.close()
+    assert not any(thread.name.startswith("harmonium-rows") for thread in threading.enumerate())
 
 
 def test_rows_out_of_support_are_named(tmp_path: Path) -> None:
@@ -310,12 +302,6 @@ def test_the_same_seed_gives_the_same_bits_and_no_global_draw() -> None:
     assert same(run(seed=5).machine, run(seed=5).machine)
     assert not same(run(seed=5).machine, run(seed=6).machine)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_streams_of_one_seed_differ() -> None:
-    seeds = [stream_seed(0, "rule"), *(stream_seed(0, "data", epoch) for epoch in range(100)), 0]
-    assert len(set(seeds)) == len(seeds)
-    assert stream_seed(1, "rule") not in seeds
 
 
 # History, metrics, callbacks -------------------------------------------------------------------------------
@@ -346,11 +332,6 @@ def test_metrics_are_evaluated_once_an_epoch_by_default() -> None:
     assert [record["step"] for record in outcome.history] == [5, 10, 12]  # 23 rows, batches of 5
 
 
-def test_rules_of_every_recipe_train() -> None:
-    for recipe in hm.rules.RECIPES.values():
-        assert run(rule=recipe(), updates=3).status == "completed"
-
-
 # Refusals --------------------------------------------------------------------------------------------------
 
 
@@ -358,27 +339,27 @@ def test_rules_of_every_recipe_train() -> None:
     ("settings", "name"),
     [
         ({"updates": None}, "updates, epochs"),
-        ({"updates": 0}, "updates"),
-        ({"batch_size": 0}, "batch_size"),
-        ({"learning_rate": -0.1}, "learning_rate"),
         ({"learning_rate": math.nan}, "learning_rate"),
         ({"optimizer": "rmsprop"}, "optimizer.*adam.*sgd"),
         ({"schedule": "step"}, "schedule.*constant.*cosine.*inverse_sqrt.*linear"),
         ({"schedule": lambda step, total: -1.0}, "schedule"),
         ({"momentum": 1.0}, "momentum"),
         ({"momentum": 0.5, "optimizer": "adam"}, "momentum"),
-        ({"clip_norm": 0.0}, "clip_norm"),
-        ({"radius": 0.0}, "radius"),
-        ({"weight_decay": -1.0}, "weight_decay"),
         ({"l1": -1.0}, "l1"),
-        ({"averaging": 1.0}, "averaging"),
         ({"averaging": 0.0}, "averaging"),
-        ({"seed": -1}, "seed"),
-        ({"device": "abacus"}, "device"),
-        ({"evaluate_every": 0}, "evaluate_every"),
         ({"resume": True}, "run_dir"),
         ({"resume": True, "overwrite": True, "run_dir": "unused"}, "resume, overwrite"),
         ({"validation": data()}, "metrics"),
+        ({"rule": 3}, "rule"),
+        ({"optimizer": lambda parameters: None}, "optimizer"),
+        ({"callbacks": print}, "callbacks: expected a list of callables"),
+        ({"penalties": 0.01}, "penalties: expected some of l2, .*, received float"),
+        ({"transform": lambda v, generator: v + 0.5}, "X.*expected values in {0, 1}"),
+        ({"rates": {"variance": 0.1}}, "rates: expected names of learned parameters, bias, weight"),
+        ({"rates": {"bias": -1.0}}, "rates: expected NAME=FACTOR"),
+        ({"rates": {"bias": 0.1}, "optimizer": torch.optim.SGD}, "rates: expected with optimizer="),
+        ({"validation": data(), "metrics": {"one": 1.0}}, "metrics"),
+        ({"validation": data(), "metrics": {"fit": lambda *_: "good"}}, "metrics.*expected a number or one"),
         ({"metrics": {"one": lambda machine, X: 1.0}}, "validation"),
         ({"validation": data(), "metrics": {"step": lambda machine, X: 1.0}}, "metrics"),
         ({"validation": data()[:, 1:], "metrics": {"one": lambda machine, X: 1.0}}, "validation"),
@@ -391,27 +372,16 @@ def test_rules_of_every_recipe_train() -> None:
 def test_malformed_arguments_are_named(settings: dict[str, Any], name: str, tmp_path: Path) -> None:
     if "run_dir" in settings:
         settings = {**settings, "run_dir": tmp_path / "run"}
-    with pytest.raises(ValueError, match=f"(?s)^{name}"):
-        run(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "name"),
-    [
-        ({"rule": 3}, "rule"),
-        ({"optimizer": 3}, "optimizer"),
-        ({"optimizer": lambda parameters: None}, "optimizer"),
-        ({"validation": data(), "metrics": {"one": 1.0}}, "metrics"),
-    ],
-)
-def test_arguments_of_the_wrong_type_are_named(settings: dict[str, Any], name: str) -> None:
-    with pytest.raises(TypeError, match=f"^{name}"):
+    with pytest.raises((TypeError, ValueError), match=f"(?s)^{name}"):
         run(**settings)
 
 
 def test_malformed_data_are_named() -> None:
     with pytest.raises(ValueError, match=r"^X: expected 6 columns.*received 5"):
         train(machine(), data()[:, 1:], rule=Fixed(), updates=1)
+    for batches in ((x for x in ()), DataLoader(data())):
+        with pytest.raises(TypeError, match=r"X: expected a numpy array, .* or h5py dataset, received"):
+            train(machine(), batches, rule=Fixed(), updates=1)
     with pytest.raises(TypeError, match=r"^machine"):
         train(torch.nn.Linear(2, 2), data(), rule=Fixed(), updates=1)  # type: ignore[arg-type]
     frozen = machine().requires_grad_(False)
@@ -450,14 +420,6 @@ def test_a_transform_makes_fresh_states_at_every_update_and_resumes_bit_for_bit(
     assert all(bool(((states == 0) | (states == 1)).all()) for states in seen)
     drawn(7, run_dir=tmp_path / "run")
     assert same(whole, drawn(20, run_dir=tmp_path / "run", resume=True))
-
-
-def test_a_transform_out_of_the_support_is_refused():
-    machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
-    with pytest.raises(ValueError, match=r"X.*expected values in {0, 1}"):
-        hm.train(
-            machine, np.zeros((3, 2)), rule=hm.rules.cd(1), updates=1, transform=lambda v, generator: v + 0.5
-        )
 
 
 def test_a_run_goes_on_with_the_chains_of_another(tmp_path: Path) -> None:
@@ -501,26 +463,6 @@ def test_a_sum_of_products_has_contiguous_rows() -> None:
     assert torch.equal(sums.total, term) and sums.total.is_contiguous()
 
 
-@pytest.mark.parametrize("value", ["good", ["a", "b"]])
-def test_a_metric_that_returns_no_numbers_is_named(value: object) -> None:
-    with pytest.raises(TypeError, match=r"metrics\['fit'\]: expected a number or one for each row, received"):
-        train(
-            machine(), data(), rule=Fixed(), updates=1, validation=data(), metrics={"fit": lambda *_: value}
-        )
-
-
-@pytest.mark.parametrize(
-    ("message", "options"),
-    [
-        ("callbacks: expected a list of callables", {"callbacks": print}),
-        ("penalties: expected some of l2, .*, received float", {"penalties": 0.01}),
-    ],
-)
-def test_one_in_place_of_a_list_is_refused_by_name(message: str, options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=message):
-        train(machine(), data(), rule=Fixed(), updates=1, **options)
-
-
 def _moves(updates: int = 1, **options: Any) -> dict[str, torch.Tensor]:
     """How far each parameter goes in some updates of a small machine."""
     machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)])
@@ -545,17 +487,3 @@ def test_rates_hold_for_momentum_adam_and_long_runs_and_are_read_as_the_command_
     for options in ({"momentum": 0.5}, {"optimizer": "adam"}, {"updates": 250}):
         held = _moves(**options, rates=["log_variance=0"])
         assert not held["layers.0.log_variance"].any() and held["couplings.0.weight"].any()
-
-
-@pytest.mark.parametrize(
-    ("message", "options"),
-    [
-        ("rates: expected names of learned parameters, mean, log_", {"rates": {"variance": 0.1}}),
-        ("rates: expected NAME=FACTOR", {"rates": ["mean"]}),
-        ("rates: expected NAME=FACTOR", {"rates": {"mean": -1.0}}),
-        ("rates: expected with optimizer=", {"rates": {"mean": 0.1}, "optimizer": torch.optim.SGD}),
-    ],
-)
-def test_rates_that_cannot_be_are_refused(message, options):
-    with pytest.raises(ValueError, match=message):
-        _moves(**options)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import json
 import os
-import re
-import resource
 import signal
 import threading
 import tomllib
@@ -93,6 +90,9 @@ def assert_same(a: TrainingRun, b: TrainingRun) -> None:
     assert (a.status, a.updates, a.metrics) == (b.status, b.updates, b.metrics)
     untimed = [[{**record, "seconds": 0} for record in each.history] for each in (a, b)]
     assert untimed[0] == untimed[1]
+    if b.run_dir is not None:
+        lines = (b.run_dir / "history.jsonl").read_text().splitlines()
+        assert [json.loads(line) for line in lines] == b.history
     kept = [[leaf for _, leaf in leaves(each.rule_state)] for each in (a, b)]
     for x, y in zip(*kept, strict=True):
         assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
@@ -120,34 +120,6 @@ def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, tmp_path: Path
         assert_same(whole, resumed)
         for name in FILES - CHECKPOINTS - {"history.jsonl"}:
             assert (tmp_path / "whole" / name).read_bytes() == (part / name).read_bytes()
-        lines = (part / "history.jsonl").read_text().splitlines()
-        assert [json.loads(line) for line in lines] == resumed.history
-
-
-def test_first_sweeps_of_persistent_chains_go_on_where_they_stopped(tmp_path: Path) -> None:
-    """Stopped at update 6 of 15 with 12 of 21 unadjusted sweeps done, of which two make an update."""
-    made = hm.BoltzmannMachine([hm.Gaussian(VISIBLE), hm.Spin(4)])
-    kernel = hm.chains.Langevin(0.5, adjust=21)
-    settings = {
-        "rule": hm.rules.pcd(2, 8, kernel=kernel),
-        "updates": 15,
-        "checkpoint_every": 6,
-        "metrics": None,
-        "validation": None,
-    }
-    with pytest.raises(Crash):
-        run(tmp_path / "part", on=copy.deepcopy(made), callbacks=[crash_at(8)], **settings)
-    resumed = run(tmp_path / "part", on=copy.deepcopy(made), resume=True, **settings)
-    assert_same(run(None, on=copy.deepcopy(made), **settings), resumed)
-    assert resumed.rule_state.sweeps == 30
-
-
-@pytest.mark.parametrize("optimizer", ["adam", torch.optim.RMSprop])
-def test_resume_keeps_the_state_of_the_optimiser(optimizer: Any, tmp_path: Path) -> None:
-    changes = {"optimizer": optimizer, "momentum": 0.0}
-    with pytest.raises(Crash):
-        run(tmp_path / "part", callbacks=[crash_at(25)], **changes)
-    assert_same(run(None, **changes), run(tmp_path / "part", resume=True, **changes))
 
 
 def test_resume_where_there_is_no_run_starts_one(tmp_path: Path) -> None:
@@ -192,15 +164,8 @@ def test_early_stopping_survives_a_resume(tmp_path: Path) -> None:
     [
         ({"rule": hm.rules.pcd(2, 8)}, "rule"),
         ({"batch_size": 6}, "batch_size"),
-        ({"learning_rate": 0.1}, "learning_rate"),
         ({"optimizer": "adam", "momentum": 0.0}, "optimizer"),
-        ({"schedule": "linear"}, "schedule"),
-        ({"momentum": 0.0}, "momentum"),
-        ({"clip_norm": 1.0}, "clip_norm"),
         ({"radius": 1.0}, "radius"),
-        ({"l1": 0.1}, "l1"),
-        ({"weight_decay": 0.0}, "weight_decay"),
-        ({"averaging": None}, "averaging"),
         ({"seed": 1}, "seed"),
         ({"X": data(24)}, "X"),
         ({"on": machine(HIDDEN + 1)}, "machine"),
@@ -401,40 +366,14 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     assert_same(run(None), run(tmp_path, resume=True))
 
 
-@pytest.mark.parametrize(("size", "name"), [(8000, "checkpoint.safetensors"), (0, "run.toml")])
-def test_a_disk_that_fills_within_a_file(size: int, name: str, tmp_path: Path) -> None:
-    message = f"{name} could not be written (File too large); no checkpoint had been written"
-
-    def work() -> int:
-        # A limit on the size of files is the closest to a full disk that needs no privileges.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        with pytest.raises(OSError, match=re.escape(message)):
-            run(tmp_path)
-        return 0
-
-    assert ended(forked(work)) == 0
-    assert all(path.name in FILES - {name} for path in tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("damage", ["truncated", "foreign", "empty", "flipped", "other", "newer"])
-def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_file_that_is_no_checkpoint_of_this_version_is_refused(newer: bool, tmp_path: Path) -> None:
     saved = run(tmp_path, updates=5)
     path = tmp_path / "checkpoint.safetensors"
-    whole = path.read_bytes()
-    if damage == "truncated":
-        path.write_bytes(whole[: len(whole) // 2])
-    elif damage == "foreign":
-        path.write_bytes(b"not a checkpoint at all")
-    elif damage == "empty":
-        path.write_bytes(b"")
-    elif damage == "flipped":
-        place = whole.index(saved.machine.couplings[0].weight.detach().numpy().tobytes())
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-    elif damage == "other":
-        saved.machine.save(path, overwrite=True)
-    else:
+    if newer:
         write_checkpoint(path, {**read_checkpoint(path), "version": 99})
+    else:
+        saved.machine.save(path, overwrite=True)
     with pytest.raises(ValueError, match=r"checkpoint\.safetensors: .*(checkpoint|version 99)"):
         run(tmp_path, updates=5, resume=True)
 

@@ -34,6 +34,19 @@ class Entered:
         return {file for file, _ in self.calls}
 
 
+def count_updates(entered: Entered, counted: range, updates: int, record_every: int) -> None:
+    """Trains a machine of 64 and 100 units, and counts what some updates enter."""
+    X = (np.random.default_rng(0).random((100, 64)) < 0.4).astype(np.float32)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(100)], seed=0)
+
+    def schedule(step: int, total: int) -> float:
+        entered.on = step in counted
+        return 1.0
+
+    settings = {"updates": updates, "record_every": record_every, "schedule": schedule, "progress": False}
+    hm.train(machine, X, rule=hm.rules.pcd(1, 100), **settings)
+
+
 @pytest.fixture
 def entered() -> Any:
     found = Entered()
@@ -45,15 +58,7 @@ def entered() -> Any:
 
 def test_an_update_enters_few_functions_in_few_files(entered: Entered) -> None:
     """From one look at the schedule to the next: an update by itself that neither records nor evaluates."""
-    X = (np.random.default_rng(0).random((100, 64)) < 0.4).astype(np.float32)
-    machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(100)], seed=0)
-
-    def schedule(step: int, total: int) -> float:
-        entered.on = step == 40
-        return 1.0
-
-    rule = hm.rules.pcd(1, 100)
-    hm.train(machine, X, rule=rule, updates=60, schedule=schedule, record_every=50, progress=False)
+    count_updates(entered, range(40, 41), updates=60, record_every=50)
     assert 30 < len(entered.calls) <= 52, sorted(entered.calls)
     assert len(entered.files) <= 20, sorted(entered.files)
 
@@ -61,15 +66,7 @@ def test_an_update_enters_few_functions_in_few_files(entered: Entered) -> None:
 @pytest.mark.skipif(not choice.COMPILED, reason="needs numba")
 def test_many_updates_of_a_small_machine_enter_no_more(entered: Entered) -> None:
     """From one record to the next: a hundred updates, a record and a look for divergence."""
-    X = (np.random.default_rng(0).random((100, 64)) < 0.4).astype(np.float32)
-    machine = hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(100)], seed=0)
-
-    def schedule(step: int, total: int) -> float:
-        entered.on = 300 <= step < 400
-        return 1.0
-
-    rule = hm.rules.pcd(1, 100)
-    hm.train(machine, X, rule=rule, updates=600, schedule=schedule, record_every=100, progress=False)
+    count_updates(entered, range(300, 400), updates=600, record_every=100)
     updates = [name for _, name in entered.calls if "updates" in name or "make" in name]
     assert len(updates) <= 3, updates
     assert sum(entered.calls.values()) < 1_000, entered.calls.most_common(9)
