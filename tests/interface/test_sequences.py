@@ -361,15 +361,8 @@ def test_letters_of_a_logo_stand_on_each_other():
     assert found == [(0, "-", 0.0, 0.5), (0, "A", -1.0, 0.0), (0, "C", 0.5, 2.5), (1, "C", -3.0, 0.0)]
 
 
-def test_logos_of_hidden_units(tmp_path):
-    machine = hm.BoltzmannMachine([hm.Categorical(6, 5), hm.Bernoulli(3)], seed=0)
-    with pytest.raises(ValueError, match="alphabet: expected 5 letters, received None"):
-        hm.report.unit_logos(machine, tmp_path / "x.png")
-    machine.metadata = {"encoder": hm.data.Letters("-ACGU").to_dict()}
-    hm.report.unit_logos(machine, tmp_path / "x.png", [2, 0])
+def test_logos_are_drawn(tmp_path):
+    weights = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(0))
+    hm.report.draw_logos(weights, "-ACGU", tmp_path / "x.png", ["unit 2", "unit 0"])
     with Image.open(tmp_path / "x.png") as image:
         assert image.width > image.height and len(image.convert("RGB").getcolors(1 << 20)) > 50
-    with pytest.raises(ValueError, match="units: expected some below 3"):
-        hm.report.unit_logos(machine, tmp_path / "x.png", [3])
-    with pytest.raises(ValueError, match="machine: expected categorical units"):
-        hm.report.unit_logos(hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]), tmp_path / "x.png")

@@ -3,7 +3,6 @@
 - :func:`read` opens a file of another program as an :class:`Exchanged`: a machine and its chains.
 - :func:`write` writes a machine for another program.
 - :func:`from_sklearn`, :func:`to_sklearn`, :func:`from_dimod` and :func:`to_dimod` take and make objects.
-- :func:`to_program` makes a program of torch, which runs without harmonium.
 """
 
 from harmonium.exchange._format import Exchanged as Exchanged, Format as Format
@@ -22,4 +21,3 @@ from harmonium.exchange.exchange import (
     write as write,
 )
 from harmonium.exchange.scikit_learn import from_sklearn as from_sklearn, to_sklearn as to_sklearn
-from harmonium.exchange.serving import to_program as to_program

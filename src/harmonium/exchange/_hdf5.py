@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +14,13 @@ from harmonium.data.files import check_dataset, import_h5py, inside
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """Opens a file to read; ValueError: it is none of HDF5."""
-    h5py = import_h5py()
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        raise ValueError(f"damaged, or no HDF5 file ({error})") from error
-    with file:
-        yield file
-
-
 def names_of(path: Path) -> set[str]:
     """Returns the names of the groups, arrays and attributes at the root of a file; none of other files."""
     with path.open("rb") as file:
         if file.read(len(_SIGNATURE)) != _SIGNATURE:
             return set()
-    with opened(path) as file:
+    with import_h5py().File(path, "r") as file:
         return {*file, *file.attrs}
-
-
-def group_of(group: Any, name: str) -> Any:
-    """Returns a group in a group, or None; ValueError: something else."""
-    inner = inside(group, name)
-    if inner is not None and not isinstance(inner, import_h5py().Group):
-        raise ValueError(f"{name}: expected a group")
-    return inner
 
 
 def array(group: Any, name: str) -> Tensor:

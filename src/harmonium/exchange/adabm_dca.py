@@ -17,49 +17,53 @@ from torch import Tensor
 from harmonium._size_limit import check_claim
 from harmonium.data import Letters
 from harmonium.exchange._format import Exchanged, Format, begins_with, finite, misfit, parse_lines
-from harmonium.exchange._pairwise import Pairwise, to_machine
+from harmonium.exchange._pairwise import Array, Pairwise, to_machine
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import ALPHABETS
 
-_Row = tuple[Any, ...]
+_Place = tuple[Any, ...]  # sites and letters of a field or a coupling
 _recognises = begins_with(rb"\s*[hJ]([^\S\n]+\S+){3}([^\S\n]+\S+){0,2}[^\S\n]*(\n|$)")
 
 
 def _read(path: Path) -> Exchanged:
+    fields, couplings = dict[_Place, float](), dict[_Place, float]()
+
+    def add_line(words: list[str]) -> None:
+        key: _Place
+        match words:
+            case ["h", i, a, value]:
+                into, key = fields, (int(i), a)
+            case ["J", i, j, a, b, value] if int(i) != int(j):
+                into, key = couplings, min((int(i), int(j), a, b), (int(j), int(i), b, a))
+            case _:
+                raise ValueError
+        if key in into or key[0] < 0:
+            raise ValueError
+        into[key] = finite(value)
+
+    expected = (
+        "'h i a value' or 'J i j a b value' of two sites, each once, from site 0 on, with a finite value"
+    )
     with path.open(encoding="ascii", errors="replace") as file:
-        rows = parse_lines(
-            enumerate(file, 1), _parse_line, "'h i a value' or 'J i j a b value' with a finite value"
+        parse_lines(enumerate(file, 1), add_line, expected)
+    letters = dict.fromkeys(a for _, a in fields)
+    alphabet, states = _alphabet_of(letters, {x for *_, a, b in couplings for x in (a, b)})
+    sites, q = 1 + max((i for i, _ in fields), default=-1), len(states)
+    lacking = f"received {len(fields)}"
+    if 1 <= sites <= len(fields):
+        lacking = next(
+            (f"received none for h {i} {a}" for i in range(sites) for a in states if (i, a) not in fields), ""
         )
-    fields, pairs = ([row for row in rows if len(row) == size] for size in (3, 5))
-    alphabet, states = _alphabet_of(fields, pairs)
-    sites = 1 + max((i for i, *_ in fields), default=-1)
-    if not 1 <= sites <= len(fields):
-        raise ValueError(f"expected a field for every site and letter, received {len(fields)}")
-    code, q = {state: a for a, state in enumerate(states)}, len(states)
-    h = np.full((sites, q), np.nan)
-    for i, letter, value in fields:
-        if i < 0 or not np.isnan(h[i, code[letter]]):
-            raise ValueError(f"expected every field once, from site 0 on, received h {i} {letter} again")
-        h[i, code[letter]] = value
-    if np.isnan(h).any():
-        site, state = np.argwhere(np.isnan(h))[0].tolist()
-        raise ValueError(
-            f"expected a field for every site and letter, received none for h {site} {states[state]}"
-        )
+    if lacking:
+        raise ValueError(f"expected a field for every site and letter, {lacking}")
     check_claim(8 * (sites * q) ** 2, path.stat().st_size, f"couplings of {sites} sites")
-    joined = np.zeros((sites, sites), bool)
-    J = np.full((sites, q, sites, q), np.nan)
-    for i, j, first, second, value in pairs:
-        if not (0 <= i < sites and 0 <= j < sites and i != j):
+    h = [np.array([fields[i, a] for a in states]) for i in range(sites)]
+    code, tables = {state: a for a, state in enumerate(states)}, dict[tuple[int, int], Array]()
+    for (i, j, a, b), value in couplings.items():
+        if j >= sites:
             raise ValueError(f"expected couplings of two sites below {sites}, received J {i} {j}")
-        joined[i, j] = joined[j, i] = True
-        a, b = code[first], code[second]
-        if not np.isnan(J[i, a, j, b]):
-            raise ValueError(f"expected every coupling once, received J {i} {j} {first} {second} again")
-        J[i, a, j, b] = J[j, b, i, a] = value
-    J = np.nan_to_num(J)
-    tables = {(i, j): J[i, :, j] for i, j in np.argwhere(np.triu(joined, 1)).tolist()}
-    machine = to_machine(Pairwise(list(h), tables), one_hot=True)
+        tables.setdefault((i, j), np.zeros((q, q)))[code[a], code[b]] = value
+    machine = to_machine(Pairwise(h, dict(sorted(tables.items()))), one_hot=True)
     machine.metadata["origin"] = {"form": "adabmdca"}
     machine.metadata["encoder"] = Letters(alphabet).to_dict()
     return Exchanged(machine, None, "adabmdca")
@@ -95,34 +99,23 @@ def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _parse_line(words: list[str]) -> _Row:
-    """Returns a field, (site, letter, value), or a coupling, (site, site, letter, letter, value)."""
-    match words:
-        case ["h", i, a, value]:
-            return int(i), a, finite(value)
-        case ["J", i, j, a, b, value]:
-            return int(i), int(j), a, b, finite(value)
-    raise ValueError
-
-
 def _usual_alphabet(states: int) -> str | None:
     """Returns the alphabet of so many letters; of five that of RNA. None: there is none."""
     return {len(known): known for known in reversed(ALPHABETS.values())}.get(states)
 
 
-def _alphabet_of(fields: list[_Row], pairs: list[_Row]) -> tuple[str, Sequence[str]]:
+def _alphabet_of(letters: dict[str, None], joined: set[str]) -> tuple[str, Sequence[str]]:
     """Returns the alphabet, and states as they are written, in their order.
 
     Letters are in the order of a known alphabet, or as they first come. States may be numbers from 0, as of
     bmDCA where there is an alphabet of so many letters.
     """
-    letters = dict.fromkeys(a for _, a, _ in fields)
     numbers = [str(state) for state in range(len(letters))]
     usual = _usual_alphabet(len(letters))
     if letters.keys() == set(numbers) and usual is not None:
         return usual, numbers
-    seen = set(letters) | {x for _, _, a, b, _ in pairs for x in (a, b)}
-    if any(len(letter) != 1 for letter in seen) or seen != set(letters) or len(seen) < 2:
+    seen = letters.keys() | joined
+    if any(len(letter) != 1 for letter in seen) or seen != letters.keys() or len(seen) < 2:
         raise ValueError(f"expected letters that all have fields, at least two, received {sorted(seen)[:30]}")
     for known in ALPHABETS.values():
         if seen == set(known):

@@ -76,7 +76,7 @@ def read(
     except ImportError:
         raise
     except Exception as error:  # decoders of damaged files raise almost anything
-        raise ValueError(f"path: {path}: damaged, or no file of {form} ({error})") from error
+        raise ValueError(f"path: {path}: damaged, or of another format ({error})") from error
 
 
 def write(

@@ -56,16 +56,13 @@ def _read(path: Path) -> Exchanged:
 
 
 def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-    hamiltonian = machine.hamiltonian().to(torch.float64)
     kinds = [layer.kind for layer in machine.layers]
-    if kinds != ["spin"] or bool(hamiltonian.thetas[0][0].any()):
+    if kinds != ["spin"] or bool(machine.layers[0].get_parameter("bias").any()):
         raise misfit(machine, "one layer of spins without biases for Gset files")
-    lines = []
-    for edge in range(len(hamiltonian.graph.edges)):
-        pairs, J = hamiltonian.joined_units(edge)
-        values = zip((pairs + 1).tolist(), (-J.flatten()).tolist(), strict=True)
-        lines += [f"{i} {j} {weight:.17g}" for (i, j), weight in values]
-    return "\n".join([f"{machine.layers[0].n_units} {len(lines)}", *lines, ""]).encode()
+    model = Quadratic.of_machine(machine, "Gset files")
+    values = zip((model.pairs + 1).tolist(), model.values.tolist(), strict=True)
+    lines = [f"{i} {j} {weight:.17g}" for (i, j), weight in values]
+    return "\n".join([f"{len(model.linear)} {len(lines)}", *lines, ""]).encode()
 
 
 GSET = Format("gset", ".gset", "graphs of the Gset collection", _recognises, _read, _write)

@@ -39,36 +39,31 @@ def _recognises(path: Path) -> bool:
 
 
 def _read(path: Path) -> Exchanged:
-    with _hdf5.opened(path) as file:
-        version, kind = _hdf5.text(file, _VERSION), _hdf5.text(file, "rbm_type")
+    with import_h5py().File(path, "r") as file:
+        version, name = _hdf5.text(file, _VERSION), _hdf5.text(file, "rbm_type")
         if version is None or version.split(".")[0] != "1":
             raise ValueError(f"{_VERSION}: expected 1, received {version!r}")
-        if kind not in _KINDS:
-            raise ValueError(f"rbm_type: expected one of {', '.join(_KINDS)}, received {kind!r}")
-        (below, visible, theta_v), (above, hidden, theta_h) = (
-            _read_side(file, side) for side in ("visible", "hidden")
+        if name not in _KINDS:
+            raise ValueError(f"rbm_type: expected one of {', '.join(_KINDS)}, received {name!r}")
+        sides = [_read_side(file, side) for side in ("visible", "hidden")]
+        n, m = (layer.width for _, layer, _ in sides)
+        J = _read_flat(file, "weights", n * m).view(m, n).t()  # whose axes come hidden first
+        offsets, scales = (
+            [_read_flat(file, f"{what}_{s}", width, usual) for s, width in (("v", n), ("h", m))]
+            for what, usual in (("offset", 0.0), ("scale", 1.0))
         )
-        W = _hdf5.array(file, "weights")
-        moved = {
-            name: _hdf5.array(file, name)
-            for name in ("offset_v", "offset_h", "scale_v", "scale_h")
-            if name in file
-        }
-    J = _flat_weights(W, visible, hidden)
-    sides = (("v", visible), ("h", hidden))
-    offsets = [_flat(moved.get(f"offset_{s}"), layer, f"offset_{s}", 0.0) for s, layer in sides]
-    scales = [_flat(moved.get(f"scale_{s}"), layer, f"scale_{s}", 1.0) for s, layer in sides]
     if not all(bool((scale > 0).all()) for scale in scales):
         raise ValueError("scale_v, scale_h: expected numbers above 0")
     J = J / scales[0].unsqueeze(1) / scales[1]
-    machine = BoltzmannMachine([visible, hidden], seed=None).double()
-    visible.set_finite_(**below.values(*_shifted(theta_v, -(J @ offsets[1]), below.linear)))
-    hidden.set_finite_(**above.values(*_shifted(theta_h, -(J.t() @ offsets[0]), above.linear)))
-    for layer, axis in ((visible, 1), (hidden, 0)):
+    machine = BoltzmannMachine([layer for _, layer, _ in sides], seed=None).double()
+    for (kind, layer, theta), field in zip(sides, (J @ offsets[1], J.t() @ offsets[0]), strict=True):
+        moved = [x - field.view_as(x) if i < kind.linear else x for i, x in enumerate(theta)]
+        layer.set_finite_(**kind.values(*moved))
+    for (_, layer, _), axis in zip(sides, (1, 0), strict=True):
         if layer.scale is not None:
             J = J / layer.scale.detach().double().unsqueeze(axis)
     machine.couplings[0].fill_(J)
-    machine.metadata["origin"] = {"form": "rbm.jl", "rbm_type": kind}
+    machine.metadata["origin"] = {"form": "rbm.jl", "rbm_type": name}
     return Exchanged(machine, None, "rbm.jl")
 
 
@@ -184,25 +179,13 @@ def _read_side(file: Any, side: str) -> tuple[_Kind, Layer, list[Tensor]]:
     return kind, kind.make(*theta[0].shape), theta
 
 
-def _shifted(theta: list[Tensor], field: Tensor, linear: int) -> list[Tensor]:
-    """Returns parameters with a field added to the first ones."""
-    return [x + field.view_as(x) if i < linear else x for i, x in enumerate(theta)]
-
-
-def _flat_weights(W: Tensor, visible: Layer, hidden: Layer) -> Tensor:
-    """Returns couplings, (visible width, hidden width), of an array whose axes come hidden first."""
-    if W.numel() != visible.width * hidden.width:
-        raise ValueError(
-            f"weights: expected {visible.width} x {hidden.width} numbers, received {tuple(W.shape)}"
-        )
-    return W.reshape(hidden.width, visible.width).t()
-
-
-def _flat(x: Tensor | None, layer: Layer, name: str, default: float) -> Tensor:
-    if x is None:
-        return torch.full((layer.width,), default, dtype=torch.float64)
-    if x.numel() != layer.width:
-        raise ValueError(f"{name}: expected {layer.width} numbers, received {tuple(x.shape)}")
+def _read_flat(file: Any, name: str, size: int, usual: float | None = None) -> Tensor:
+    """Returns an array of so many numbers as (size,), the usual ones where there is none."""
+    if usual is not None and name not in file:
+        return torch.full((size,), usual, dtype=torch.float64)
+    x = _hdf5.array(file, name)
+    if x.numel() != size:
+        raise ValueError(f"{name}: expected {size} numbers, received {tuple(x.shape)}")
     return x.flatten()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data.files import import_h5py
+from harmonium.data.files import import_h5py, inside
 from harmonium.exchange import _hdf5
 from harmonium.exchange._format import Exchanged, Format, is_rbm, make_rbm, misfit
 from harmonium.layers import Bernoulli, Categorical
@@ -32,7 +32,7 @@ def _recognises(path: Path) -> bool:
 
 
 def _read(path: Path, update: int | None = None) -> Exchanged:
-    with _hdf5.opened(path) as file:
+    with import_h5py().File(path, "r") as file:
         ages = sorted(int(match[1]) for name in file if (match := _AGE.fullmatch(name)))
         if not ages or update not in (None, *ages):
             raise ValueError(
@@ -44,8 +44,8 @@ def _read(path: Path, update: int | None = None) -> Exchanged:
             raise ValueError(
                 f"model_type: expected BBRBM or PBRBM (Bernoulli hidden units), received {kind!r}"
             )
-        group = _hdf5.group_of(file, f"update_{age}")
-        group = _hdf5.group_of(group, "params") or group
+        group = inside(file, f"update_{age}")
+        group = inside(group, "params") or group
         W, a, b = (_hdf5.array(group, name) for name in _NAMES)
         chains = _hdf5.array(file, "parallel_chains") if "parallel_chains" in file else None
     if W.dim() not in (2, 3) or W.shape[:-1] != a.shape or W.shape[-1:] != b.shape or 0 in W.shape:
@@ -55,11 +55,7 @@ def _read(path: Path, update: int | None = None) -> Exchanged:
         )
     if W.dim() == 3:
         W, a = _sites_first(W, a, chains, kind)
-        visible: Any = Categorical(*a.shape) if a.shape[1] > 1 else None
-        if visible is None:
-            raise ValueError("vbias: expected at least two states")
-    else:
-        visible = Bernoulli(len(a))
+    visible: Any = Categorical(*a.shape) if W.dim() == 3 else Bernoulli(len(a))
     machine = make_rbm(visible, W, a, b, {"form": "rbms", "update": age})
     return Exchanged(machine, _states(visible, chains), "rbms")
 
@@ -92,16 +88,16 @@ def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
 
 def _sites_first(W: Tensor, a: Tensor, chains: Tensor | None, kind: str | None) -> tuple[Tensor, Tensor]:
     """Returns couplings and fields with sites before states, whichever way the file has them."""
-    if chains is not None and chains.dim() == 2 and chains.shape[1] in a.shape and a.shape[0] != a.shape[1]:
-        turned = chains.shape[1] == a.shape[1]
-    else:
-        turned = kind is None and a.shape[0] < a.shape[1]  # older files
-        if kind is None:
-            sites, states = reversed(a.shape) if turned else a.shape
-            _checks.warn(
-                f"rbms: the file does not say which of {tuple(a.shape)} are sites and which states: read as "
-                f"{sites} sites of {states} states, as there are usually more sites"
-            )
+    sites = chains.shape[1] if chains is not None and chains.dim() == 2 else None
+    turned = kind is None and a.shape[0] < a.shape[1]  # older files
+    if sites in a.shape and a.shape[0] != a.shape[1]:
+        turned = sites == a.shape[1]
+    elif kind is None:
+        sites, states = reversed(a.shape) if turned else a.shape
+        _checks.warn(
+            f"rbms: the file does not say which of {tuple(a.shape)} are sites and which states: read as "
+            f"{sites} sites of {states} states, as there are usually more sites"
+        )
     return (W.transpose(0, 1), a.t()) if turned else (W, a)
 
 

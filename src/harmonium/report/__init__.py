@@ -22,7 +22,7 @@ from harmonium.report.links import (
     compare_links as compare_links,
     compare_marginals as compare_marginals,
 )
-from harmonium.report.logos import draw_logos as draw_logos, unit_logos as unit_logos
+from harmonium.report.logos import draw_logos as draw_logos
 from harmonium.report.plots import (
     draw_directions as draw_directions,
     draw_tree as draw_tree,

@@ -146,16 +146,11 @@ def write_png(picture: NDArray[np.uint8], path: str | os.PathLike[str]) -> None:
     """
     if Path(path).suffix.lower() != ".png":
         raise ValueError(f"path: expected a name that ends in .png, received {path}")
-    replace_file(Path(path), encode_png(picture))
-
-
-def encode_png(picture: NDArray[np.uint8]) -> bytes:
-    """Returns a picture, (h, w) or (h, w, 3) bytes, as the content of a PNG file."""
     from PIL import Image  # slow to import, and only needed here
 
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(picture)).save(buffer, format="PNG")
-    return buffer.getvalue()
+    replace_file(Path(path), buffer.getvalue())
 
 
 def find_limits(values: NDArray[Any]) -> tuple[float, float]:

@@ -39,37 +39,32 @@ class PairStatistics:
 
     def covariances(self, v: Tensor, weights: Tensor | None = None) -> Tensor:
         """Returns the covariance of every pair, (pairs,) float64."""
-        return self._find_covariances(v, weights)[self._pairs]
+        x = self._centre_rows(v)
+        if weights is None:
+            return self._find_covariances(x.t() @ x, x.sum(0), len(x))
+        shares = (weights / weights.sum()).to(x)
+        return self._find_covariances((x.t() * shares) @ x, shares @ x, 1)
 
     def correlation(self, v: Tensor, weights: Tensor | None = None) -> Tensor:
         """Returns the Pearson correlation of the covariances of rows, (rows, width), with the data's, ()."""
-        return self._correlate(self._find_covariances(v, weights))
-
-    def _find_covariances(self, v: Tensor, weights: Tensor | None) -> Tensor:
-        """Returns the covariance matrix of rows, which may have weights."""
-        x = self._centre_rows(v)
-        if weights is None:
-            return _find_covariance(x.t() @ x, x.sum(0), len(x))
-        shares = (weights / weights.sum()).to(x)
-        return _find_covariance((x.t() * shares) @ x, shares @ x, 1)
+        return self._correlate(self.covariances(v, weights))
 
     def jackknife(self, v: Tensor, groups: int) -> tuple[Tensor, Tensor]:
         """Returns the correlation of all rows, and those of the rows without each group, (groups,)."""
         parts = torch.tensor_split(self._centre_rows(v), groups)
         products, sums = sum(x.t() @ x for x in parts), sum(x.sum(0) for x in parts)
         assert isinstance(products, Tensor) and isinstance(sums, Tensor)
-        whole = self._correlate(_find_covariance(products, sums, len(v)))
+        whole = self._correlate(self._find_covariances(products, sums, len(v)))
         without = [
-            self._correlate(_find_covariance(products - x.t() @ x, sums - x.sum(0), len(v) - len(x)))
+            self._correlate(self._find_covariances(products - x.t() @ x, sums - x.sum(0), len(v) - len(x)))
             for x in parts
         ]
         return whole, torch.stack(without)
 
-    def _correlate(self, covariance: Tensor) -> Tensor:
-        """Returns the correlation of a covariance matrix with the data's, ()."""
-        product = self._standardise(covariance[self._pairs]) * self._data
-        correlation: Tensor = product.sum().nan_to_num(0.0)  # 0 where the rows have one covariance
-        return correlation
+    def _correlate(self, covariances: Tensor) -> Tensor:
+        """Returns the correlation of covariances of pairs with the data's, ()."""
+        correlation: Tensor = (self._standardise(covariances) * self._data).sum()
+        return correlation.nan_to_num(0.0)  # 0 where the rows have one covariance
 
     def _standardise(self, covariances: Tensor) -> Tensor:
         """Returns covariances of pairs with their mean taken off, of norm 1; NaN where all are alike."""
@@ -81,8 +76,7 @@ class PairStatistics:
         """Returns columns about the data's means, so that sums of squares lose no digits."""
         return v[:, self._columns].double() - self._centre
 
-
-def _find_covariance(products: Tensor, sums: Tensor, rows: int) -> Tensor:
-    """Returns the covariance matrix by sums over rows of products and of columns."""
-    mean = sums / rows
-    return products / rows - torch.outer(mean, mean)
+    def _find_covariances(self, products: Tensor, sums: Tensor, rows: int) -> Tensor:
+        """Returns the covariances of pairs by sums over rows of products and of columns."""
+        mean = sums / rows
+        return (products / rows - torch.outer(mean, mean))[self._pairs]

@@ -183,8 +183,7 @@ def comparable(subject: Subject) -> str:
 def fill_learned(section: Section, subject: Subject) -> None:
     """Fills the section on what was learned: likelihoods beside independent columns, links, worst columns."""
     if subject.greys is not None:
-        section.absent = "The rows are images: look at their samples."
-        return
+        raise ValueError("The rows are images: look at their samples.")
     rows, training, score = subject.known_rows, subject.training, subject.score
     alone = separate(subject.machine, (rows if training is None else training).double())
     independent = float(torch.stack(score_separate(alone, rows)).sum(0).mean())
@@ -282,16 +281,14 @@ def fill_filters(section: Section, subject: Subject) -> None:
             grid = image_grid(whole, columns=1, enlarge=-(-_ACROSS // max(W.shape)))
             section.pictures.append(Picture(name, about, grid))
     if not section.pictures:
-        text = "No weights can be drawn: there are too many columns for a matrix, and they are no image."
-        section.absent = text
+        raise ValueError("No weights can be drawn: too many columns for a matrix, which are no image.")
 
 
 def fill_activity(section: Section, subject: Subject) -> None:
     """Fills the section on the activity of hidden units on the data."""
     machine, rows = subject.machine, subject.known_rows
     if not machine.hidden:
-        section.absent = "The machine has no hidden units."
-        return
+        raise ValueError("The machine has no hidden units.")
     generator = as_generator(subject.seed, machine.device)
     means_of = hidden_means(machine, rows, generator)
     section.lead = f"Means of the hidden units given {len(rows)} rows of {subject.data}."
@@ -326,8 +323,7 @@ def fill_activity(section: Section, subject: Subject) -> None:
 def fill_columns(section: Section, subject: Subject) -> None:
     """Fills the section of histograms of columns, of data and of samples."""
     if subject.greys is not None:
-        section.absent = "The rows are images; histograms are drawn for tables."
-        return
+        raise ValueError("The rows are images; histograms are drawn for tables.")
     pairs = zip(subject.cells(subject.known_rows).columns, subject.cells(subject.seen).columns, strict=True)
     columns = [number_times(*pair) for pair in pairs]
     section.lead = (
@@ -404,8 +400,7 @@ def fill_denoising(section: Section, subject: Subject) -> None:
     subject.require_images()
     machine, rows = subject.machine, subject.spread(_SHOWN)
     if len(machine.visible) > 1:
-        section.absent = "Denoising wants one visible layer, whose units share one kind of noise."
-        return
+        raise ValueError("Denoising wants one visible layer, whose units share one kind of noise.")
     layer = machine.layers[machine.visible[0]]
     generator = as_generator(subject.seed, machine.device)
     truth = subject.decode(rows)
