@@ -31,8 +31,8 @@ SOLVERS: dict[str, Solver] = {
     "naive": hm.meanfield.naive,
     "TAP": hm.meanfield.tap,
     "third order": partial(hm.meanfield.tap, order=3),
-    "relaxed BP": hm.meanfield.relaxed_bp,
-    "adaptive TAP": hm.meanfield.adatap,
+    "relaxed BP": partial(hm.meanfield.tap, solver="relaxed_bp"),
+    "adaptive TAP": partial(hm.meanfield.tap, solver="adatap"),
 }
 KINDS: dict[str, Callable[[int], list[hm.layers.Layer]]] = {
     "Bernoulli": lambda n: [hm.Bernoulli(n), hm.Bernoulli(n)],

@@ -47,10 +47,8 @@ if TYPE_CHECKING:
         Categorical as Categorical,
         DoubleReLU as DoubleReLU,
         Gaussian as Gaussian,
-        NaturalGaussian as NaturalGaussian,
         ReLU as ReLU,
         Spin as Spin,
-        StandardisedGaussian as StandardisedGaussian,
         TruncatedGaussBernoulli as TruncatedGaussBernoulli,
         TruncatedGaussian as TruncatedGaussian,
     )
@@ -70,8 +68,8 @@ _HOLDS = {
     "couplings": ("Dense", "Local", "Masked", "Sparse"),
     "estimators": ("DBM", "RBM", "RBMClassifier", "RBMImputer", "RBMOutlier", "RBMRegressor"),
     "layers": (
-        *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),
-        *("Spin", "StandardisedGaussian", "TruncatedGaussBernoulli", "TruncatedGaussian"),
+        *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "ReLU"),
+        *("Spin", "TruncatedGaussBernoulli", "TruncatedGaussian"),
     ),
     "learning": ("rules",),
     "machine": ("BoltzmannMachine", "load"),

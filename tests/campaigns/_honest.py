@@ -113,8 +113,8 @@ def _machines() -> list[hm.BoltzmannMachine]:
     machines = [
         hm.BoltzmannMachine([layers.Bernoulli(3), layers.Spin(2)]),
         hm.BoltzmannMachine([layers.Gaussian(3, 0.1), layers.Categorical(2, 3), layers.Spin(2)]),
-        hm.BoltzmannMachine([layers.TruncatedGaussian(3, [0, 1, 2], 4), layers.StandardisedGaussian(2)]),
-        hm.BoltzmannMachine([layers.NaturalGaussian(2), layers.TruncatedGaussBernoulli(2, -1.0, 1.0)]),
+        hm.BoltzmannMachine([layers.TruncatedGaussian(3, [0, 1, 2], 4), layers.Gaussian(2)]),
+        hm.BoltzmannMachine([layers.Gaussian(2), layers.TruncatedGaussBernoulli(2, -1.0, 1.0)]),
         hm.BoltzmannMachine([layers.Binomial(3, 4), layers.ReLU(2), layers.Spin(1), layers.DoubleReLU(1)]),
         hm.BoltzmannMachine(
             [layers.Spin(4), layers.Categorical(1, 3), layers.Bernoulli(4)],

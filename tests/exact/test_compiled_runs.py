@@ -137,7 +137,7 @@ def test_other_runs_are_made_one_by_one(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "layers",
     [
-        [hm.NaturalGaussian(8), hm.Bernoulli(5)],
+        [hm.TruncatedGaussian(8, 0.0, 1.0), hm.Bernoulli(5)],
         [hm.Bernoulli(8), hm.Gaussian(5)],
         [hm.Bernoulli(8), hm.Categorical(5, 3)],
         [hm.Bernoulli(8), hm.Bernoulli(5), hm.Bernoulli(3)],

@@ -141,13 +141,13 @@ def test_a_count_is_a_sum_of_bernoulli_units_that_share_their_parameters() -> No
 
 
 def test_equal_halves_make_a_gaussian_unit() -> None:
-    double, gaussian = hm.DoubleReLU(3).double(), hm.NaturalGaussian(3).double()
+    double, gaussian = hm.DoubleReLU(3).double(), hm.Gaussian(3).double()
     with torch.no_grad():
-        gaussian.linear.copy_(torch.tensor([-3.0, 0.0, 2.0]))
-        gaussian.quadratic.copy_(torch.tensor([0.5, 1.0, 4.0]))
-        double.linear.copy_(gaussian.linear)
-        double.log_quadratic_positive.copy_(gaussian.quadratic.log())
-        double.log_quadratic_negative.copy_(gaussian.quadratic.log())
+        gaussian.mean.copy_(torch.tensor([-6.0, 0.0, 0.5]))
+        gaussian.log_variance.copy_(torch.tensor([2.0, 1.0, 0.25]).log())
+        double.linear.copy_(gaussian.natural()[0])
+        double.log_quadratic_positive.copy_(-gaussian.log_variance)
+        double.log_quadratic_negative.copy_(-gaussian.log_variance)
     B = torch.linspace(-100, 100, 41).double().unsqueeze(-1).expand(-1, 3)
     torch.testing.assert_close(double.log_partition(B), gaussian.log_partition(B))
     torch.testing.assert_close(double.moments(B), gaussian.moments(B))

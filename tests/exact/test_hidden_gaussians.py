@@ -18,7 +18,7 @@ from .machines import array
 Layers = list[hm.layers.Layer]
 MACHINES: dict[str, Callable[[], hm.BoltzmannMachine]] = {
     "pair": lambda: hm.BoltzmannMachine([hm.Gaussian(3), hm.Gaussian(2)]),
-    "deep": lambda: hm.BoltzmannMachine([hm.Gaussian(2), hm.NaturalGaussian(3), hm.Gaussian(2)]),
+    "deep": lambda: hm.BoltzmannMachine([hm.Gaussian(2), hm.Gaussian(3), hm.Gaussian(2)]),
     "inner": lambda: hm.BoltzmannMachine([hm.Gaussian(3), hm.Gaussian(2)], edges=[(0, 0), (0, 1), (1, 1)]),
     "bits above": lambda: hm.BoltzmannMachine([hm.Gaussian(3), hm.Gaussian(2), hm.Bernoulli(3)]),
     "two beside": lambda: hm.BoltzmannMachine(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 import harmonium as hm
 from harmonium.meanfield import distinct
 
-from .machines import array
 from .mean_field import MACHINES, TIGHT, noise, random_machine
 
 
@@ -77,20 +75,10 @@ def test_the_landscape_of_a_ferromagnet() -> None:
     assert float(lower) < float(higher)
 
 
-def test_means_that_are_all_alike_have_no_overlap() -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]).double()
-    with torch.no_grad():
-        machine.couplings[0].weight.zero_()
-    found = hm.meanfield.landscape(machine, torch.zeros(2, 4))
-    assert found.overlaps().tolist() == [[1.0]]
-
-
-def test_overlaps_are_correlations() -> None:
+def test_solutions_come_by_the_starts_that_flow_to_them() -> None:
     machine = memories()
     found = hm.meanfield.landscape(machine, noise(machine, 200))
     assert len(found.counts) == 8
-    means = array(found.solutions.means[0])
-    np.testing.assert_allclose(array(found.overlaps()), np.corrcoef(means), atol=1e-10)
     assert int(found.counts.sum()) == int((found.basin >= 0).sum())
     assert bool((found.counts[:-1] >= found.counts[1:]).all())
     assert torch.equal(torch.bincount(found.basin[found.basin >= 0]), found.counts)
@@ -118,7 +106,7 @@ def test_the_likelihood_of_tap_is_close_where_couplings_are_weak(name: str) -> N
     assert value.spread == pytest.approx(0.0, abs=1e-9)
     solution = hm.meanfield.tap(machine, X[:1], **TIGHT)
     assert value.value == pytest.approx(float(-solution.free_energy[0]), abs=1e-8)
-    likelihood = hm.likelihood.tap_log_likelihood(machine, X, value)
+    likelihood = -hm.meanfield.tap(machine, X, X).free_energy - value.value
     if len(machine.layers) == 2:
         exact = hm.likelihood.exact_log_partition(machine)
         expected = hm.likelihood.log_likelihood(machine, X, exact)
@@ -136,14 +124,16 @@ def test_every_solver_has_its_own_solutions_and_is_close_where_couplings_are_wea
     hm.machine.normal_(machine, 0.4, 3)
     X = noise(machine, 5)
     found = hm.meanfield.landscape(machine, X, solver=solver, tolerance=1e-9)
-    alone = getattr(hm.meanfield, solver)(machine, X[:1], tolerance=1e-9)
+    alone = hm.meanfield.tap(machine, X[:1], solver=solver, tolerance=1e-9)
     assert found.counts.tolist() == [5] and bool(found.admissible.all())
     for means, expected in zip(found.solutions.means, alone.means, strict=True):
         assert torch.allclose(means, expected, atol=1e-7)
-    value = hm.likelihood.tap_log_partition(machine, X, solver=solver, tolerance=1e-9)
-    assert value.value == pytest.approx(float(-alone.free_energy[0]), abs=1e-8)
-    assert value.value == pytest.approx(hm.likelihood.exact_log_partition(machine), abs=0.02)
-    assert (value.admissible, value.doubts) == (1, ())
+    exact = hm.likelihood.exact_log_partition(machine)
+    assert float(-alone.free_energy[0]) == pytest.approx(exact, abs=0.02)
+    if solver == "tap":
+        value = hm.likelihood.tap_log_partition(machine, X, tolerance=1e-9)
+        assert value.value == pytest.approx(float(-alone.free_energy[0]), abs=1e-8)
+        assert (value.admissible, value.doubts) == (1, ())
 
 
 def test_other_solvers_than_tap_have_no_order() -> None:

@@ -78,18 +78,6 @@ CASES = (
         },
     ),
     Case(
-        "natural_gaussian",
-        hm.NaturalGaussian,
-        (3,),
-        {"linear": np.array([-30.0, 0.0, 0.4]), "quadratic": np.array([20.0, 1.0, 0.2])},
-    ),
-    Case(
-        "standardised_gaussian",
-        hm.StandardisedGaussian,
-        (3,),
-        {"shift": np.array([-1.5, 0.0, 2.0]), "log_variance": np.log([0.05, 1.0, 5.0])},
-    ),
-    Case(
         "gaussian",
         hm.Gaussian,
         (3,),
@@ -221,7 +209,7 @@ def test_attributes(case: Case) -> None:
     assert layer.n_units == case.arguments[0]
     assert layer.discrete is (case.cls in DISCRETE)
     assert layer.width == (int(np.prod(case.arguments)) if case.cls is hm.Categorical else layer.n_units)
-    assert layer.bounded is not issubclass(case.cls, (hm.layers.GaussianUnits, *HALF_LINES))
+    assert layer.bounded is not issubclass(case.cls, (hm.Gaussian, *HALF_LINES))
 
 
 @cases
@@ -500,7 +488,7 @@ def test_given_natural_parameters_override_the_layers_own(case: Case) -> None:
     noise = layer.noise(b.shape, generator=torch.Generator().manual_seed(1)).double()
     twin = case.build()
     with torch.no_grad():
-        if issubclass(case.cls, hm.layers.GaussianUnits):
+        if issubclass(case.cls, hm.Gaussian):
             twin.fit_((other[0] / other[1],), 1 / other[1])
         elif layer.kind in oracle.TRUNCATED + oracle.HALF_LINES:
             for (name, parameter), value in zip(twin.named_parameters(), other, strict=True):
@@ -614,7 +602,7 @@ def test_noise_has_its_distribution() -> None:
     for case in CASES:
         layer = case.build()
         noise = layer.noise((20_000, layer.width), generator=generator)
-        distribution = "norm" if issubclass(case.cls, hm.layers.GaussianUnits) else "uniform"
+        distribution = "norm" if issubclass(case.cls, hm.Gaussian) else "uniform"
         assert stats.kstest(array(noise).reshape(-1), distribution).pvalue > 1e-4, case.name
 
 

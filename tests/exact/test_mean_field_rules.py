@@ -16,7 +16,11 @@ from .mean_field import MACHINES, TIGHT, noise, random_machine
 pytestmark = pytest.mark.slow
 
 TIGHTLY = {"tolerance": 1e-13, "max_sweeps": 20_000, "damping": 0.3}
-SOLVERS = {"mean_field": hm.meanfield.naive, "tap": hm.meanfield.tap, "adatap": hm.meanfield.adatap}
+SOLVERS = {
+    "mean_field": hm.meanfield.naive,
+    "tap": hm.meanfield.tap,
+    "adatap": partial(hm.meanfield.tap, solver="adatap"),
+}
 SCALAR = [name for name in MACHINES if "categorical" not in name]
 
 

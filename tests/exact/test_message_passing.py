@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from .mean_field import MACHINES, SEEDS, TIGHT, exact_log_partition, noise, rand
 
 pytestmark = pytest.mark.slow
 
-SOLVERS = {"relaxed_bp": hm.meanfield.relaxed_bp, "adatap": hm.meanfield.adatap}
+SOLVERS = {name: partial(hm.meanfield.tap, solver=name) for name in ("relaxed_bp", "adatap")}
 SCHEMES = {"relaxed_bp": RelaxedBP, "adatap": AdaTAP}
 SCALAR = [name for name in MACHINES if "categorical" not in name]
 
@@ -55,7 +55,7 @@ def test_adatap_agrees_with_its_gaussian(name: str, clamped: bool) -> None:
     """The dense inverse of the paper's step has the units' means and variances (Alg. 3; FORMULAS §6)."""
     machine = random_machine(name, 0, 1.0)
     start = noise(machine)
-    solution = hm.meanfield.adatap(machine, start, start if clamped else None, **TIGHT)
+    solution = SOLVERS["adatap"](machine, start, start if clamped else None, **TIGHT)
     assert bool(solution.converged.all())
     couplings = [array(J) for J in machine.hamiltonian().J]
     widths = [layer.width for layer in machine.layers]
@@ -107,7 +107,7 @@ def test_belief_propagation_is_exact_between_one_unit_and_gaussian_leaves() -> N
         for mine, theirs in zip(centre.parameters(), machine.parameters(), strict=True):
             mine.copy_(theirs[tuple(slice(n) for n in mine.shape)])
     exact = oracle.expectations(oracle.natural(describe(centre)))
-    solution = hm.meanfield.relaxed_bp(centre, noise(centre), **TIGHT)
+    solution = SOLVERS["relaxed_bp"](centre, noise(centre), **TIGHT)
     np.testing.assert_allclose(array(solution.means[1][0]), exact.statistics[1][0], rtol=1e-9)
 
 

@@ -14,8 +14,6 @@ from .machines import array, exact_gradient
 KINDS = {
     "moments": hm.Gaussian,
     "floor": lambda n: hm.Gaussian(n, variance_floor=0.02),
-    "natural": hm.NaturalGaussian,
-    "standardised": hm.StandardisedGaussian,
 }
 SHAPES = {
     "shallow": lambda kind: [kind(3), hm.Bernoulli(5)],
@@ -79,15 +77,9 @@ def chain_rule(
             dJ += (truth.couplings[l] * pairs[l]).sum(1)
         if l:
             dJ += (truth.couplings[l - 1] * pairs[l - 1]).sum(0)
-        if isinstance(layer, hm.NaturalGaussian):
-            gradient |= {name + "linear": dU, name + "quadratic": dV}
-        elif isinstance(layer, hm.StandardisedGaussian):
-            gradient[name + "shift"] = dU * np.sqrt(V)
-            gradient[name + "log_variance"] = -0.5 * U * dU - V * dV - 0.5 * dJ
-        else:
-            slope = np.exp(array(layer.log_variance)) * V  # 1 without a floor
-            gradient[name + "mean"] = dU * V
-            gradient[name + "log_variance"] = -slope * (U * dU + V * dV + dJ)
+        slope = np.exp(array(layer.log_variance)) * V  # 1 without a floor
+        gradient[name + "mean"] = dU * V
+        gradient[name + "log_variance"] = -slope * (U * dU + V * dV + dJ)
     return gradient
 
 
@@ -153,11 +145,3 @@ def test_the_floor_holds_and_is_reached_smoothly():
     assert layer.log_variance.grad[0] == pytest.approx(0, abs=1e-12) and layer.log_variance.grad[1] == 1
     with pytest.raises(ValueError, match=r"variance_floor: expected less than the data's smallest variance"):
         layer.fit_((torch.zeros(2),), torch.tensor([0.05, 1.0]))
-
-
-def test_the_natural_parametrisation_never_fails_silently():
-    """A step that makes V negative ends the training with its cause."""
-    X = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32) * 3
-    made = hm.BoltzmannMachine([hm.NaturalGaussian(2), hm.Bernoulli(2)])
-    with pytest.raises(hm.training.TrainingDiverged):
-        hm.train(made, X, rule=hm.rules.cd(1), updates=50, learning_rate=5.0, progress=False)

@@ -144,7 +144,6 @@ TWO_VALUED = {
 GAUSSIAN = {
     "bernoulli": lambda: machine(hm.Gaussian(2), hm.Bernoulli(4)),
     "spin": lambda: machine(hm.Gaussian(3), hm.Spin(3), scale=0.5),
-    "natural": lambda: machine(hm.StandardisedGaussian(2), hm.Spin(4)),
 }
 PATHS = {
     half_step: TWO_VALUED,

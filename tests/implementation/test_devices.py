@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -203,8 +204,8 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
         "local_search",
         lambda device: hm.chains.local_search(binary(device), binary("cpu").random_states(9, seed=2), seed=1),
     )
-    solvers = {"naive": hm.meanfield.naive, "tap": hm.meanfield.tap, "adatap": hm.meanfield.adatap}
-    for name, solver in {**solvers, "relaxed_bp": hm.meanfield.relaxed_bp}.items():
+    solvers = {name: partial(hm.meanfield.tap, solver=name) for name in hm.meanfield.SOLVERS}
+    for name, solver in {"naive": hm.meanfield.naive, **solvers}.items():
         yield name, lambda device, solver=solver: solver(binary(device), BITS)
         yield f"{name} held", lambda device, solver=solver: solver(deep(device), BITS, BITS)
     yield "landscape", lambda device: hm.meanfield.landscape(binary(device), BITS)

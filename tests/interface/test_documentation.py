@@ -182,7 +182,7 @@ def test_what_packages_offer_is_documented() -> None:
     read = griffe.load(
         "harmonium", search_paths=[ROOT / "src"], extensions=griffe.load_extensions(path.as_posix())
     )
-    for name in ("likelihood.ais", "meanfield.adatap", "tasks.denoise"):
+    for name in ("likelihood.ais", "meanfield.tap", "tasks.denoise"):
         assert read[name].is_function, name
     for package in (hm.chains, hm.ladder, hm.likelihood, hm.meanfield, hm.report, hm.tasks, hm.training):
         face = read[package.__name__.partition(".")[2]]

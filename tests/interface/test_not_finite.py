@@ -99,7 +99,6 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "likelihood.pseudo_log_likelihood": (rbm, lambda m: likelihood.pseudo_log_likelihood(m, V)),
     "likelihood.quadrature_log_partition": (gaussian, likelihood.quadrature_log_partition),
     "likelihood.score_states": (rbm, lambda m: likelihood.score_states(m, V, 1.0, is_bound=False)),
-    "likelihood.tap_log_likelihood": (rbm, lambda m: likelihood.tap_log_likelihood(m, V, 1.0)),
     "likelihood.tap_log_partition": (rbm, lambda m: likelihood.tap_log_partition(m, V)),
     "likelihood.unit_log_probabilities": (rbm, lambda m: likelihood.unit_log_probabilities(m, V, 0)),
     "likelihood.variational_bound": (rbm, lambda m: likelihood.variational_bound(m, V, 1.0)),
@@ -110,10 +109,8 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "ladder.lead_to": (rbm, lambda m: ladder.lead_to(ladder.Ladder([bottom()]), m)),
     "ladder.load_ladder": (rbm, lambda m: ladder.load_ladder("nowhere", m)),
     "ladder.log_partitions": (rbm, lambda m: ladder.log_partitions(m, chains=10, seed=0)),
-    "meanfield.adatap": (rbm, lambda m: meanfield.adatap(m, V)),
     "meanfield.landscape": (rbm, lambda m: meanfield.landscape(m, V)),
     "meanfield.naive": (rbm, lambda m: meanfield.naive(m, V)),
-    "meanfield.relaxed_bp": (rbm, lambda m: meanfield.relaxed_bp(m, V)),
     "meanfield.solution_tree": (
         rbm,
         lambda m: meanfield.solution_tree(m, [rbm().hamiltonian(), m.hamiltonian()], [0, 1], V),

@@ -52,13 +52,6 @@ def test_chains_give_the_conditional_means(name, method):
 
 
 @pytest.mark.parametrize("name", DISCRETE)
-def test_tap_is_close_where_couplings_are_weak(name):
-    made, row, missing, truth = problem(name, 0.3)
-    done = impute(made, row, missing, "tap", sweeps=500)
-    assert float((done.mean[0] - truth).abs().max()) < 0.01
-
-
-@pytest.mark.parametrize("name", DISCRETE)
 def test_the_best_of_several_local_modes_has_the_lowest_energy(name):
     made, row, missing, _ = problem(name, 1.0)
     done = impute(made, row.repeat(20, 1), missing, "local_search", draws=6)

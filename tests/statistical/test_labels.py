@@ -43,17 +43,14 @@ def gradient(made: hm.BoltzmannMachine, rule: Rule, v: torch.Tensor, weights: to
 # Quadrature ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("visible", [hm.Gaussian, hm.NaturalGaussian, hm.StandardisedGaussian])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_quadrature_integrates_what_rows_do_not_observe(visible: type[hm.layers.Layer], n: int) -> None:
+def test_quadrature_integrates_what_rows_do_not_observe(n: int) -> None:
     """512 hidden states, more than are enumerated for a row: the enumerated gradient, without noise."""
     generator = torch.Generator().manual_seed(n)
-    made = hm.BoltzmannMachine([visible(n), hm.Bernoulli(9)]).double()
+    made = hm.BoltzmannMachine([hm.Gaussian(n), hm.Bernoulli(9)]).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator))
-        if visible is not hm.Gaussian:
-            made.layers[0].fit_((0.3 * torch.ones(n).double(),), torch.linspace(0.5, 2, n).double())
     v = torch.randn(8, n, generator=generator).double()
     v[torch.rand(v.shape, generator=generator) < 0.4] = torch.nan
     v[0], v[1] = torch.nan, 0.5

@@ -26,8 +26,6 @@ MACHINES = {
     "deep": lambda: [hm.Gaussian(3), hm.Spin(3), hm.Spin(2)],
     "both": lambda: [hm.Gaussian(2), hm.Spin(3), hm.Gaussian(2)],
     "middle": lambda: [hm.Spin(2), hm.Gaussian(2), hm.Spin(2)],
-    "natural": lambda: [hm.NaturalGaussian(3), hm.Spin(3)],
-    "standardised": lambda: [hm.StandardisedGaussian(3), hm.Spin(3)],
 }
 CORRECT = [
     hm.chains.Gibbs(),
@@ -55,7 +53,7 @@ def machine(name: str) -> hm.BoltzmannMachine:
     with torch.no_grad():
         for layer in made.layers:
             normal = torch.randn(layer.width, generator=generator, dtype=torch.float64)
-            if isinstance(layer, hm.layers.GaussianUnits):
+            if isinstance(layer, hm.Gaussian):
                 variance = torch.logspace(-1.3, 0.7, layer.width, dtype=torch.float64)
                 layer.fit_((0.3 * normal * variance.sqrt(),), variance)
             else:
@@ -66,7 +64,7 @@ def machine(name: str) -> hm.BoltzmannMachine:
         ):
             strength = 0.6 * torch.randn(W.shape, generator=generator, dtype=torch.float64)
             for layer, shape in ((below, (-1, 1)), (above, (1, -1))):
-                if isinstance(layer, hm.layers.GaussianUnits):
+                if isinstance(layer, hm.Gaussian):
                     strength = strength * layer.natural()[1].sqrt().view(shape) / _scale(layer).view(shape)
             W.copy_(strength)
     return made

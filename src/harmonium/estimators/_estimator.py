@@ -394,8 +394,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
 
         Args:
             X: (rows, columns), dense, NaN or None where a value is missing.
-            method: "auto", "exact", "gibbs", "tempered", "local_search" or "tap"; see
-                ``harmonium.tasks.impute``.
+            method: "auto", "exact", "gibbs", "tempered" or "local_search"; see ``harmonium.tasks.impute``.
             value: "nearest": the most probable label, and of numbers the mean, rounded as all of the column
                 are, such as to whole ones; "mean": rounded for types of whole numbers alone; "draw": one draw
                 given the rest of the row. All stay within what was seen of their column.

@@ -23,7 +23,6 @@ from harmonium.layers import (
     Categorical,
     DoubleReLU,
     Gaussian,
-    GaussianUnits,
     Layer,
     ReLU,
     Spin,
@@ -157,7 +156,7 @@ _WRITTEN: dict[type[Any], str] = {
     Bernoulli: "Binary",
     Spin: "Spin",
     Categorical: "Potts",
-    GaussianUnits: "Gaussian",
+    Gaussian: "Gaussian",
     ReLU: "ReLU",
     DoubleReLU: "dReLU",
 }

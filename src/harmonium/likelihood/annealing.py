@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import pairwise, repeat
 from math import inf, log
-from typing import NamedTuple, SupportsFloat
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -334,10 +334,7 @@ def read_temperatures(temperatures: int | Sequence[float]) -> list[float]:
     if isinstance(temperatures, str) or not isinstance(temperatures, Iterable):
         count = _checks.positive_int(temperatures, "temperatures")
         return [float(beta) for beta in torch.linspace(0, 1, count + 1, dtype=torch.float64)]
-    values = list(temperatures)
-    for i, beta in enumerate(values):
-        _checks.instance(beta, f"temperatures[{i}]", SupportsFloat, "a number")
-    betas = [float(beta) for beta in values]
+    betas = _checks.reals(temperatures, "temperatures")
     rising = all(a < b for a, b in pairwise(betas))
     if len(betas) < 2 or betas[0] != 0 or betas[-1] != 1 or not rising:
         raise ValueError(

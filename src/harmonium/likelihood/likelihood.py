@@ -1,4 +1,4 @@
-"""Log-likelihoods of data, given ln Z: exact, bounds for deep machines, and by TAP."""
+"""Log-likelihoods of data, given ln Z: exact, and bounds for deep machines."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.likelihood.annealing import anneal_chains, check_weights, read_temperatures
 from harmonium.likelihood.log_partition import LogPartition, value_of
-from harmonium.likelihood.tap_partition import TapPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, require_distribution
-from harmonium.meanfield import naive, tap
+from harmonium.meanfield import naive
 from harmonium.sums import LIMIT_TEXT, log_weights
 
 _ROUNDING = 1e-3  # nats: of free energies in float32, and of rows counted twice where they round apart
@@ -112,7 +111,6 @@ def variational_bound(
     log_partition: float | LogPartition,
     *,
     tolerance: float = 1e-5,
-    max_sweeps: int = 1000,
 ) -> Tensor:
     """Returns E_q[-E] + H(q) - ln Z ≤ ln p(v), q the mean-field posterior (Salakhutdinov & Larochelle 2010).
 
@@ -128,7 +126,6 @@ def variational_bound(
             the value is taken, which is on average too low; only with its ``upper`` is the result a bound as
             far as that is one.
         tolerance: see ``meanfield.naive``.
-        max_sweeps: see ``meanfield.naive``.
 
     Returns:
         (batch,), float64, in nats.
@@ -137,7 +134,7 @@ def variational_bound(
     value = value_of(log_partition)
 
     def bound(v: Tensor) -> Tensor:
-        return -naive(machine, v, v, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
+        return -naive(machine, v, v, tolerance=tolerance).free_energy
 
     return _in_parts(X, bound) - value
 
@@ -182,41 +179,6 @@ def annealed_bound(
         return _anneal_clamped(machine.hamiltonian(), v, fields, chains, betas, generator)
 
     return _in_parts(X, anneal, max(1, _ROWS // chains)) - value
-
-
-@torch.no_grad()
-def tap_log_likelihood(
-    machine: BoltzmannMachine,
-    X: Numbers,
-    log_partition: float | LogPartition | TapPartition,
-    *,
-    order: int = 2,
-    tolerance: float = 1e-5,
-    max_sweeps: int = 1000,
-) -> Tensor:
-    """Returns -F of TAP with the row clamped, minus ln Z: an approximation of ln p(v) at any depth.
-
-    Where no two hidden layers are joined the clamped part is exact. Elsewhere (Tramel et al. 2018, Eq. 121),
-    rows that have not converged after ``max_sweeps`` count with their last sweep.
-
-    Args:
-        machine: the machine.
-        X: visible states, (batch, visible_width).
-        log_partition: Estimate of ``tap_log_partition``; a number stands for ln Z from elsewhere.
-        order: see ``meanfield.tap``.
-        tolerance: see ``meanfield.naive``.
-        max_sweeps: see ``meanfield.naive``.
-
-    Returns:
-        (batch,), float64, in nats.
-    """
-    X = machine.visible_rows(X, "X")
-    value = value_of(log_partition)
-
-    def weigh(v: Tensor) -> Tensor:
-        return -tap(machine, v, v, order=order, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
-
-    return _in_parts(X, weigh) - value
 
 
 def _anneal_clamped(

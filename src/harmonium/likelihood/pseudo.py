@@ -15,6 +15,7 @@ from harmonium.meanfield import naive
 
 _ROWS = 4096  # at a time: 26 MB of 784 pixels and 800 hidden fields
 _BLOCK_ELEMENTS = 1 << 20  # hidden fields at a time
+_HIDDEN = 0.1  # share of the cells that a predictive score hides
 _TOLERANCE, _SWEEPS = 1e-3, 30  # of mean field given what is not hidden
 
 
@@ -129,10 +130,8 @@ def missing_pseudo_likelihood(machine: BoltzmannMachine) -> str | None:
 
 
 @torch.no_grad()
-def predictive_log_score(
-    machine: BoltzmannMachine, X: Numbers, *, fraction: float = 0.1, seed: int | torch.Generator = 0
-) -> Tensor:
-    """Returns Σ ln q(v_i | cells that are not hidden) over the cells of a row that are hidden at random.
+def predictive_log_score(machine: BoltzmannMachine, X: Numbers, *, seed: int | torch.Generator = 0) -> Tensor:
+    """Returns Σ ln q(v_i | cells that are not hidden) over the tenth of a row's cells hidden at random.
 
     q is the factorised distribution of naive mean field given the rest of the row. It is a distribution too,
     so that the score is a proper one (no machine does better than the one whose q is right on average), but
@@ -142,16 +141,14 @@ def predictive_log_score(
     Args:
         machine: on any graph.
         X: visible states, (batch, visible_width); NaN is not observed, and not asked for.
-        fraction: share of the units that are hidden, in (0, 1).
         seed: draws which; the same int hides the same units of as many rows.
 
     Returns:
         (batch,), float64, in nats (a density for real units); 0 where nothing is hidden.
 
     Raises:
-        ValueError: X that does not fit, or a fraction out of range.
+        ValueError: X that does not fit.
     """
-    _checks.real(fraction, "fraction", 0.0, 1.0, "neither")
     v = machine.visible_rows(X, "X", missing=True)
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
@@ -161,7 +158,7 @@ def predictive_log_score(
         observed = list(states)
         for l in machine.visible:
             layer, x = machine.layers[l], states[l]
-            drawn = _random.uniform((len(x), layer.n_units), generator, torch.float64) < fraction
+            drawn = _random.uniform((len(x), layer.n_units), generator, torch.float64) < _HIDDEN
             seen = ~layer.by_unit(x)[..., 0].isnan()
             asked[l] = drawn.to(seen.device) & seen
             free = (asked[l] | ~seen).repeat_interleave(layer.columns_per_unit, 1)

@@ -11,13 +11,7 @@ from harmonium.meanfield.message_passing import RelaxedBP as RelaxedBP
 from harmonium.meanfield.plefka import Plefka as Plefka
 from harmonium.meanfield.scheme import Point as Point, Scheme as Scheme
 from harmonium.meanfield.solution import Solution as Solution, Status as Status
-from harmonium.meanfield.solvers import (
-    SOLVERS as SOLVERS,
-    adatap as adatap,
-    naive as naive,
-    relaxed_bp as relaxed_bp,
-    tap as tap,
-)
+from harmonium.meanfield.solvers import SOLVERS as SOLVERS, naive as naive, tap as tap
 from harmonium.meanfield.tap_landscape import (
     Landscape as Landscape,
     distinct as distinct,

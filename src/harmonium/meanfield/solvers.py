@@ -1,4 +1,4 @@
-"""The solvers by name: naive mean field, TAP, adaptive TAP and relaxed belief propagation."""
+"""The solvers: naive mean field; TAP, adaptive TAP and relaxed belief propagation by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian
 from harmonium.meanfield.adaptive_tap import AdaTAP
@@ -22,6 +23,16 @@ SOLVERS: dict[str, Callable[[Hamiltonian], Scheme]] = {
     "relaxed_bp": RelaxedBP,
 }
 """The schemes of the second moment by the names that tasks and commands have for them."""
+
+
+def make_scheme(hamiltonian: Hamiltonian, solver: str, order: int) -> Scheme:
+    """Returns the scheme of a solver by its name, "tap" of some order; ValueError: there is none."""
+    _checks.one_of(solver, "solver", SOLVERS)
+    if solver == "tap":
+        return Plefka(hamiltonian, order)
+    if order != 2:
+        raise ValueError(f'order: expected 2 with solver="{solver}", received {order}; others are of "tap"')
+    return SOLVERS[solver](hamiltonian)
 
 
 @torch.no_grad()
@@ -76,33 +87,48 @@ def tap(
     start: Numbers,
     clamp: ClampLike = None,
     *,
+    solver: str = "tap",
     order: int = 2,
     tolerance: float = 1e-6,
     damping: DampingLike = "adaptive",
     max_sweeps: int = 1000,
 ) -> Solution:
-    """Solves A = -Σ J² c, B = Σ J a + A a, a = f_a(B, A), c = f_c(B, A) for every free layer (FORMULAS §6).
+    """Solves mean-field equations of the second moment for every free layer (FORMULAS §6).
 
-    The solutions are the stationary points of the TAP free energy (Tramel et al. 2018, Alg. 1), and depend on
-    the start once the couplings are strong. Layers are updated in turn, units that an inner edge couples
-    together. Unlike naive mean field the free energy bounds nothing, and it is far closer to -ln Z while
-    couplings are weak.
+    "tap" solves A = -Σ J² c, B = Σ J a + A a, a = f_a(B, A), c = f_c(B, A). The solutions are the stationary
+    points of the TAP free energy (Tramel et al. 2018, Alg. 1), and depend on the start once the couplings are
+    strong. Layers are updated in turn, units that an inner edge couples together. Unlike naive mean field the
+    free energy bounds nothing, and it is far closer to -ln Z while couplings are weak.
+
+    "adatap" solves adaptive TAP by vector approximate message passing (Alg. 3): the units and a Gaussian with
+    the machine's couplings agree on all means and variances (Opper & Winther 2001), and ``free_energy`` is
+    that of expectation consistency. It needs no assumption on the couplings. A sweep inverts a matrix for
+    every row, of the smaller of two colours.
+
+    "relaxed_bp" solves belief propagation with messages of two moments (App. B): a unit tells each neighbour
+    the mean and variance that it would have without that neighbour. ``free_energy`` is that of Bethe. It
+    takes 4 · batch · width_l · width_m numbers for every edge (l, m): for small and middling machines.
 
     Args:
-        machine: the machine, of any depth.
+        machine: the machine, of any depth; beside "tap" of units with one column (no ``Categorical``).
         start: visible means to start from, (batch, visible_width), with variance zero, such as rows of data;
             hidden layers start from them. NaN is no guess: the mean of the unit by itself.
         clamp: see ``naive``.
-        order: 2, or 3 for machines of Bernoulli and Spin layers, which adds the terms in J³; 1 is ``naive``.
+        solver: "tap", "adatap" or "relaxed_bp"; the last two have neither Plefka's number nor stability.
+        order: of "tap": 2, or 3 for machines of Bernoulli and Spin layers, which adds the terms in J³; 1 is
+            ``naive``.
         tolerance: see ``naive``.
-        damping: weight of the old fields in new ones, in [0, 1), or "adaptive" by row; see ``solve``.
+        damping: weight of the old fields or messages in new ones, in [0, 1), or "adaptive" by row; see
+            ``solve``.
         max_sweeps: see ``naive``.
 
     Returns:
-        The solution; rows that did not converge say so in ``status``.
+        The solution; rows that did not converge say so in ``status``. "Unbounded" is also a row whose
+        Gaussian in "adatap" lost its normaliser on the way.
 
     Raises:
-        ValueError: shapes or numbers out of range, or the third order for other layers.
+        ValueError: shapes or numbers out of range, the third order for other layers, or a graph or units that
+            a solver does not take.
 
     Examples:
         >>> import torch
@@ -113,73 +139,6 @@ def tap(
         True
     """
     hamiltonian, v = prepare(machine, start, clamp)
-    scheme = Plefka(hamiltonian, order)
+    scheme = make_scheme(hamiltonian, solver, order)
     solution = solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
-    return with_stability(hamiltonian, solution, order)
-
-
-@torch.no_grad()
-def adatap(
-    machine: BoltzmannMachine,
-    start: Numbers,
-    clamp: ClampLike = None,
-    *,
-    tolerance: float = 1e-6,
-    damping: DampingLike = 0.5,
-    max_sweeps: int = 1000,
-) -> Solution:
-    """Solves adaptive TAP by vector approximate message passing (Tramel et al. 2018, Alg. 3; FORMULAS §6).
-
-    The units, each at (B₁, A₁), and a Gaussian with the machine's couplings, at (B₂, A₂), agree on all means
-    and variances (Opper & Winther 2001); ``free_energy`` is that of expectation consistency. Unlike TAP it
-    needs no assumption on the couplings; a sweep inverts a matrix for every row, of the smaller colour.
-
-    Args:
-        machine: the machine, of any depth, with units of one column (no ``Categorical``).
-        start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
-        clamp: see ``naive``.
-        tolerance: see ``naive``.
-        damping: weight of the old fields in new ones, in [0, 1), or "adaptive".
-        max_sweeps: see ``naive``.
-
-    Returns:
-        The solution. "Unbounded" is also a row whose Gaussian lost its normaliser on the way.
-
-    Raises:
-        ValueError: shapes or numbers out of range, units of several columns, or a graph that two
-            colours do not suffice for.
-    """
-    hamiltonian, v = prepare(machine, start, clamp)
-    return solve(AdaTAP(hamiltonian), v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
-
-
-@torch.no_grad()
-def relaxed_bp(
-    machine: BoltzmannMachine,
-    start: Numbers,
-    clamp: ClampLike = None,
-    *,
-    tolerance: float = 1e-6,
-    damping: DampingLike = 0.0,
-    max_sweeps: int = 1000,
-) -> Solution:
-    """Solves belief propagation with messages of two moments (Tramel et al. 2018, App. B; FORMULAS §6).
-
-    A unit tells each neighbour the mean and variance that it would have without that neighbour. TAP is what
-    is left when single couplings are weak. ``free_energy`` is the Bethe free energy.
-
-    Takes 4 · batch · width_l · width_m numbers for every edge (l, m): for small and middling machines.
-
-    Args:
-        machine: the machine, of any depth, with units of one column (no ``Categorical``).
-        start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
-        clamp: see ``naive``.
-        tolerance: see ``naive``.
-        damping: weight of the old messages in new ones, in [0, 1), or "adaptive".
-        max_sweeps: see ``naive``.
-
-    Raises:
-        ValueError: shapes or numbers out of range, or units of several columns.
-    """
-    hamiltonian, v = prepare(machine, start, clamp)
-    return solve(RelaxedBP(hamiltonian), v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    return with_stability(hamiltonian, solution, order) if solver == "tap" else solution

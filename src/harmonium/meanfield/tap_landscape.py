@@ -15,9 +15,8 @@ from harmonium._states import join_rows
 from harmonium.distributed import Distributed, as_group
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
-from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.solution import Solution
-from harmonium.meanfield.solvers import SOLVERS
+from harmonium.meanfield.solvers import make_scheme
 from harmonium.meanfield.stability import with_stability
 
 _SHOWN = 10  # solutions in a notebook
@@ -67,18 +66,6 @@ class Landscape(NamedTuple):
         }
         return tuple(doubt for doubt, holds in doubts.items() if holds)
 
-    def overlaps(self, layer: int = 0) -> Tensor:
-        """Returns correlation coefficients between the solutions' means of a layer, (solutions, solutions).
-
-        A solution whose means are all alike has overlap 0 with every other and 1 with itself.
-        """
-        a = self.solutions.means[layer].double()
-        a = a - a.mean(-1, keepdim=True)
-        norm = a.norm(dim=-1, keepdim=True)
-        a = a / norm.clamp(min=torch.finfo(torch.float64).tiny)
-        overlap: Tensor = (a @ a.T).fill_diagonal_(1.0)
-        return overlap
-
     def _repr_html_(self) -> str:
         pairs = zip(self.counts.tolist(), self.free_energies.tolist(), strict=True)
         rows = [(f"{count} starts", f"free energy {energy:.3f}") for count, energy in pairs]
@@ -106,8 +93,8 @@ def landscape(
     Args:
         machine: the machine, of any depth.
         X: visible means to start from, (starts, visible_width), such as data; NaN is no guess.
-        solver: "tap", "adatap" or "relaxed_bp"; the last two have neither Plefka's number nor stability.
-        order: of "tap", see ``tap``; 1 is naive mean field.
+        solver: see ``tap``.
+        order: see ``tap``; 1 is naive mean field.
         resolution: two solutions are the same when the root mean square difference of their means, over all
             units, is at most this; > 0.
         tolerance: see ``naive``; well below the resolution.
@@ -125,14 +112,11 @@ def landscape(
         >>> hm.meanfield.landscape(machine, starts).counts  # weak couplings have one solution
         tensor([20])
     """
-    _checks.one_of(solver, "solver", SOLVERS)
-    if solver != "tap" and order != 2:
-        raise ValueError(f'order: expected 2 with solver="{solver}", received {order}; others are of "tap"')
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     hamiltonian, starts = prepare(machine, X, None)
     processes = as_group(distributed)
     own_starts = starts[processes.rows(len(starts), "X")]
-    scheme = Plefka(hamiltonian, order) if solver == "tap" else SOLVERS[solver](hamiltonian)
+    scheme = make_scheme(hamiltonian, solver, order)
     solved = solve(scheme, own_starts, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
     whole: Solution = join_rows(processes.all_gather(solved))
     settled = torch.nonzero(whole.converged).squeeze(-1)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield.fixed_point import prepare, solve
@@ -60,15 +59,12 @@ def solution_tree(
     X: Numbers,
     *,
     order: int = 2,
-    resolution: float = 0.01,
-    tolerance: float = 1e-5,
-    max_sweeps: int = 1000,
 ) -> SolutionTree:
     """Follows the TAP solutions of a trained machine back to the first of its training.
 
     Rows flow to solutions of the last machine; these flow to solutions of the machine before, where some are
-    the same, and so on (Decelle, Rosset & Seoane 2023). Starts that do not converge stay where they
-    are after ``max_sweeps``.
+    the same, and so on (Decelle, Rosset & Seoane 2023). Solutions differ as in ``landscape``. Starts
+    that do not converge stay where they are after 1,000 sweeps.
 
     Args:
         machine: gives the form of the rows.
@@ -77,9 +73,6 @@ def solution_tree(
         ages: Ages of the distributions, not falling, such as updates.
         X: visible states, (rows, visible_width).
         order: see ``tap``; 1 is naive mean field.
-        resolution: Resolution, as in ``landscape``.
-        tolerance: see ``naive``.
-        max_sweeps: see ``naive``.
 
     Raises:
         ValueError: numbers of distributions and ages that differ, ages that fall, or rows that do not fit.
@@ -89,15 +82,12 @@ def solution_tree(
             f"ages: expected one for each of {len(hamiltonians)} hamiltonians, not falling, "
             f"received {list(ages)!r}"
         )
-    _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     _, starts = prepare(machine, X, None)
     basin, nodes, numbers = torch.zeros(len(starts), dtype=torch.int64), list[Node](), list[int]()
     for index in range(len(hamiltonians) - 1, -1, -1):
         hamiltonian, age = hamiltonians[index], float(ages[index])
-        solution = solve(
-            Plefka(hamiltonian, order), starts, tolerance=tolerance, damping="adaptive", max_sweeps=max_sweeps
-        )
-        group = distinct(solution.means, resolution).cpu()
+        solution = solve(Plefka(hamiltonian, order), starts, tolerance=1e-5, damping="adaptive")
+        group = distinct(solution.means, 0.01).cpu()
         groups, first, sizes = find_first(group)
         if index == len(hamiltonians) - 1:
             basin, nodes = group, [Node(age, size, ()) for size in sizes.tolist()]

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -250,12 +250,9 @@ def _parse(text: str) -> _Parsed:
     """Returns the rows of a file, by the format that its first line tells."""
     lines = text.splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
-    if first.startswith("# STOCKHOLM"):
-        parsed = _parse_stockholm(lines)
-    elif first.upper().startswith(("CLUSTAL", "MUSCLE")):
-        parsed = _parse_clustal(lines)
-    else:
-        parsed = _parse_fasta(lines)
+    stockholm = first.startswith("# STOCKHOLM")
+    in_blocks = stockholm or first.upper().startswith(("CLUSTAL", "MUSCLE"))
+    parsed = _parse_blocks(lines, stockholm) if in_blocks else _parse_fasta(lines)
     if not parsed.sequences:
         raise ValueError("expected sequences, received none")
     return parsed
@@ -291,67 +288,42 @@ def _parse_fasta(lines: Iterable[str]) -> _Parsed:
     return _Parsed(names, ["".join(pieces) for pieces in parts], places, notes=notes)
 
 
-def _parse_stockholm(lines: Iterable[str]) -> _Parsed:
-    """Returns the rows of Stockholm, whose sequences may go on in later blocks."""
-    blocks, reference, ended = _Blocks(), list[str](), 0
+def _parse_blocks(lines: Iterable[str], stockholm: bool) -> _Parsed:
+    """Returns the rows of Stockholm or of Clustal, whose sequences may go on in later blocks.
+
+    Clustal has a title, counts behind the letters and lines of marks, which are left out.
+    """
+    rows, places, reference = dict[str, list[str]](), list[str](), list[str]()
+    block, ended = set[str](), 0
     for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if not text:
-            blocks.end()
-        elif text == "//":
+        words = line.split()
+        if not words or (not stockholm and (number == 1 or line[0].isspace())):
+            block.clear()
+            continue
+        if stockholm and words == ["//"]:
             ended = number
-        elif ended:
+            continue
+        if ended:
             raise ValueError(
                 f"line {number}: expected one alignment, received another after // (line {ended})"
             )
-        elif text.startswith("#=GC RF"):
-            reference.append(text.split()[-1])
-        elif not text.startswith("#"):
-            name, _, letters = text.partition(" ") if " " in text else text.partition("\t")
-            blocks.add(number, name, letters, text)
-    if blocks.rows and not ended:
-        raise ValueError("expected // as the last line of a Stockholm file, received none: it is cut off")
-    return blocks.parsed("".join(reference))
-
-
-def _parse_clustal(lines: Iterable[str]) -> _Parsed:
-    """Returns the rows of Clustal: blocks of names and letters, with counts and lines of marks left out."""
-    blocks = _Blocks()
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if number == 1 or not words or line[0].isspace():
-            blocks.end()
+        if stockholm and words[0].startswith("#"):
+            reference += words[-1:] if words[:2] == ["#=GC", "RF"] else []
             continue
-        counted = len(words) == 2 or (len(words) == 3 and words[2].isdigit())
-        blocks.add(number, words[0], words[1] if counted else "", line.strip())
-    return blocks.parsed()
-
-
-@final
-class _Blocks:
-    """Rows of a file whose sequences go on from block to block."""
-
-    def __init__(self) -> None:
-        self.rows, self._places, self._block = dict[str, list[str]](), list[str](), set[str]()
-
-    def end(self) -> None:
-        """Ends a block."""
-        self._block.clear()
-
-    def add(self, number: int, name: str, letters: str, text: str) -> None:
-        """Adds letters of a row; refuses a name twice in a block, as its letters would be joined."""
-        if not letters.strip():
-            raise ValueError(f"line {number}: expected a name and letters, received {text[:40]!r}")
-        if name in self._block:
+        if not stockholm and len(words) == 3 and words[2].isdigit():
+            words.pop()
+        name, *letters = words
+        if not letters or (len(letters) > 1 and not stockholm):
+            raise ValueError(f"line {number}: expected a name and letters, received {line.strip()[:40]!r}")
+        if name in block:  # whose letters would be joined
             raise ValueError(f"line {number}: expected different names in a block, received {name!r} again")
-        self._block.add(name)
-        if name not in self.rows:
-            self._places.append(f"line {number}")
-        self.rows.setdefault(name, []).append("".join(letters.split()))
-
-    def parsed(self, reference: str = "") -> _Parsed:
-        """Returns the rows."""
-        return _Parsed([*self.rows], ["".join(x) for x in self.rows.values()], self._places, reference)
+        block.add(name)
+        if name not in rows:
+            places.append(f"line {number}")
+        rows.setdefault(name, []).extend(letters)
+    if stockholm and rows and not ended:
+        raise ValueError("expected // as the last line of a Stockholm file, received none: it is cut off")
+    return _Parsed([*rows], ["".join(parts) for parts in rows.values()], places, "".join(reference))
 
 
 def _settle(parsed: _Parsed, alphabet: str) -> tuple[list[str], list[str]]:

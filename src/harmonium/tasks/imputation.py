@@ -15,14 +15,13 @@ from harmonium._checks import Numbers
 from harmonium.chains import Kernel, local_search, run
 from harmonium.data import Encoder
 from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.meanfield import tap
 from harmonium.sums import exact_hamiltonian, has_hidden_states, has_posterior, posteriors
 from harmonium.tables import Table, bend, fill_cells
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
 
-IMPUTE_METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
+IMPUTE_METHODS = ("auto", "exact", "gibbs", "tempered", "local_search")
 """Those of ``impute``, which also takes the other names in ``chains.Kernel.registry``."""
 
 Filled = tuple[Tensor, Tensor, Tensor]
@@ -75,11 +74,8 @@ def impute(
             mixed. "tempered": the same by parallel tempering, ten replicas a chain, where Gibbs chains stay
             in one mode; or another kernel of ``chains.Kernel.registry``. "local_search": local modes, one for
             each draw (Taniguchi et al. 2023, Fig. 3); the mean is the mean of these modes and no expectation.
-            "tap": means by ``meanfield.tap``; the draws are of every visible unit given the means of all
-            others, and so ignore how far these go together.
         draws: chains, or searches, of every row, at least 1.
-        sweeps: Sweeps of every chain, at least 2; means average the conditional means of the second half. Of
-            TAP the largest number.
+        sweeps: Sweeps of every chain, at least 2; means average the conditional means of the second half.
         seed: an int or a generator.
 
     Raises:
@@ -104,7 +100,7 @@ def impute(
     if method == "auto":
         hamiltonian = machine.hamiltonian()
         method = "exact" if has_posterior(hamiltonian, X.masked_fill(absent, torch.nan)) else "gibbs"
-    others: dict[str, Fill] = {"exact": _sum_over_hidden, "local_search": _search, "tap": _solve_tap}
+    others: dict[str, Fill] = {"exact": _sum_over_hidden, "local_search": _search}
     fill = others.get(method) or partial(_run_chains, Kernel.registry[method]())
     parts, size = [], len(X) if method == "exact" else max(1, _ROWS // draws)
     for rows in torch.split(torch.arange(len(X), device="cpu"), size):
@@ -193,20 +189,6 @@ def _search(
     drawn = machine.hamiltonian().visible_states(modes).view(draws, *held.shape)
     lowest = machine.energy(modes).view(draws, -1).argmin(0)
     return drawn[lowest, torch.arange(len(held), device=held.device)], drawn.mean(0), drawn
-
-
-def _solve_tap(
-    machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
-) -> Filled:
-    """Fills in by mean field; draws are of every visible layer given the means of the others."""
-    hamiltonian = machine.hamiltonian()
-    solution = tap(machine, held, held, damping=0.5, max_sweeps=sweeps)
-    fields = {l: hamiltonian.field(l, solution.means) for l in machine.visible}
-    drawn = [
-        torch.cat([hamiltonian.sample(l, B, generator) for l, B in fields.items()], -1) for _ in range(draws)
-    ]
-    mean = hamiltonian.visible_states(solution.means)
-    return _nearest(machine, mean), mean, torch.stack(drawn)
 
 
 def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:

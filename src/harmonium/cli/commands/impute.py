@@ -53,7 +53,7 @@ def impute(
             .fa, .a3m, each also with .gz.
         missing: what is missing: nan (where DATA has NaN or an empty cell), or random:FRACTION, hidden here.
         method: how: auto (exact where the hidden states can be summed, else gibbs), exact, gibbs, tempered,
-            local_search, tap, or another kernel.
+            local_search, or another kernel.
         value: what to write: nearest (the most probable label, of numbers the mean, rounded as the column
             is; the default), mean (not rounded), or draw (a random one, the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
