@@ -112,11 +112,6 @@ class Data:
         return machine
 
 
-def tap_likelihood(machine: hm.BoltzmannMachine, X: torch.Tensor, log_partition: float) -> float:
-    """The mean TAP log-likelihood of rows (Eq. 121)."""
-    return float(-hm.meanfield.tap(machine, X, X, tolerance=1e-5).free_energy.mean()) - log_partition
-
-
 def surrogates(machine: hm.BoltzmannMachine, data: Data, budget: dict[str, Any]) -> dict[str, float]:
     """TAP, pseudo- and AIS log-likelihoods of 1000 test images, and the first of 1000 or 10,000 others."""
     test, train = data.test[:1000], torch.from_numpy(data.X[: budget.get("rows", 1000)].astype(np.float32))
@@ -124,8 +119,8 @@ def surrogates(machine: hm.BoltzmannMachine, data: Data, budget: dict[str, Any])
     partition = hm.likelihood.tap_log_partition(machine, starts)
     mean = partition.mean  # as in the paper, Eq. 37; its value is the sum over solutions
     result = {
-        "tap": tap_likelihood(machine, test, mean),
-        "tap_train": tap_likelihood(machine, train, mean),
+        "tap": float(hm.likelihood.tap_log_likelihood(machine, test, mean).mean()),
+        "tap_train": float(hm.likelihood.tap_log_likelihood(machine, train, mean).mean()),
         "tap_solutions_of_500": partition.solutions,
         "tap_converged": partition.converged,
         "weight_std": float(machine.couplings[0].weight.detach().std()),

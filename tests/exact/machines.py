@@ -24,8 +24,6 @@ LEARNABLE = {
     "gaussian": ("mean", "log_variance"),
     "truncated_gaussian": ("linear", "quadratic"),
     "truncated_gauss_bernoulli": ("linear", "quadratic", "logit_rate"),
-    "natural_gaussian": ("linear", "quadratic"),
-    "standardised_gaussian": ("shift", "log_variance"),
 }
 
 

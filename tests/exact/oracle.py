@@ -287,11 +287,6 @@ def natural(learnable: Learnable) -> Description:
             values = layer.values.items()
             exact = tuple(np.exp(v) if name.startswith("log") else v for name, v in values)
             layers.append(Layer(layer.kind, exact))
-        elif layer.kind == "natural_gaussian":
-            layers.append(Layer("gaussian", (layer.values["linear"], layer.values["quadratic"])))
-        elif layer.kind == "standardised_gaussian":
-            precision = np.exp(-layer.values["log_variance"])
-            layers.append(Layer("gaussian", (layer.values["shift"] * np.sqrt(precision), precision)))
         else:
             layers.append(Layer(layer.kind, (layer.values["bias"],), trials=layer.trials))
     couplings = [

@@ -65,7 +65,7 @@ SCORES: dict[str, Callable[[hm.BoltzmannMachine, float], torch.Tensor]] = {
     "exact": lambda m, _: likelihood.exact_log_likelihood(m, X),
     "given ln Z": lambda m, z: likelihood.variational_bound(m, X, z),
     "annealed": lambda m, z: likelihood.annealed_bound(m, X, z, chains=2, temperatures=5),
-    "TAP": lambda m, z: -hm.meanfield.tap(m, X, X).free_energy - z,
+    "TAP": lambda m, z: likelihood.tap_log_likelihood(m, X, z),
 }
 
 

@@ -194,10 +194,3 @@ def test_activation_refuses_weights_that_are_none() -> None:
     X = torch.ones(4, 3)
     with pytest.raises(ValueError, match="weights"):
         hm.tasks.activate(machine, 1, X, X, weights=torch.tensor([1.0, -1.0] * 2))
-
-
-@pytest.mark.parametrize("kind", [hm.TruncatedGaussian, hm.TruncatedGaussBernoulli])
-def test_a_program_of_truncated_hidden_units_is_refused_in_one_line(kind: type) -> None:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(3), kind(2, -1.0, 1.0)], seed=1)
-    with pytest.raises(ValueError, match=r"^machine: expected hidden units that torch\.export takes.*$"):
-        hm.exchange.to_program(machine)

@@ -33,8 +33,6 @@ KINDS = {
     "categorical": RANDOM.integers(0, 3, (30, 3)).astype(float),
     "binomial": RANDOM.binomial(4, 0.1, (30, 3)).astype(float),
     "gaussian": RANDOM.normal(size=(30, 3)) * 5 + 100,
-    "natural_gaussian": RANDOM.normal(size=(30, 3)),
-    "standardised_gaussian": RANDOM.normal(size=(30, 3)),
     "relu": RANDOM.exponential(size=(30, 3)),
     "double_relu": RANDOM.normal(size=(30, 3)),
     "truncated_gaussian": RANDOM.random((30, 3)),

@@ -24,6 +24,7 @@ from harmonium.likelihood.likelihood import (
     annealed_bound as annealed_bound,
     excess_of_rows as excess_of_rows,
     log_likelihood as log_likelihood,
+    tap_log_likelihood as tap_log_likelihood,
     variational_bound as variational_bound,
 )
 from harmonium.likelihood.log_partition import (

@@ -1,4 +1,4 @@
-"""Log-likelihoods of data, given ln Z: exact, and bounds for deep machines."""
+"""Log-likelihoods of data, given ln Z: exact, bounds for deep machines, and by TAP."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.likelihood.annealing import anneal_chains, check_weights, read_temperatures
 from harmonium.likelihood.log_partition import LogPartition, value_of
+from harmonium.likelihood.tap_partition import TapPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, require_distribution
-from harmonium.meanfield import naive
+from harmonium.meanfield import naive, tap
 from harmonium.sums import LIMIT_TEXT, log_weights
 
 _ROUNDING = 1e-3  # nats: of free energies in float32, and of rows counted twice where they round apart
@@ -179,6 +180,41 @@ def annealed_bound(
         return _anneal_clamped(machine.hamiltonian(), v, fields, chains, betas, generator)
 
     return _in_parts(X, anneal, max(1, _ROWS // chains)) - value
+
+
+@torch.no_grad()
+def tap_log_likelihood(
+    machine: BoltzmannMachine,
+    X: Numbers,
+    log_partition: float | LogPartition | TapPartition,
+    *,
+    order: int = 2,
+    tolerance: float = 1e-5,
+    max_sweeps: int = 1000,
+) -> Tensor:
+    """Returns -F of TAP with the row clamped, minus ln Z: an approximation of ln p(v) at any depth.
+
+    Where no two hidden layers are joined the clamped part is exact. Elsewhere (Tramel et al. 2018, Eq. 121),
+    rows that have not converged after ``max_sweeps`` count with their last sweep.
+
+    Args:
+        machine: the machine.
+        X: visible states, (batch, visible_width).
+        log_partition: Estimate of ``tap_log_partition``; a number stands for ln Z from elsewhere.
+        order: see ``meanfield.tap``.
+        tolerance: see ``meanfield.naive``.
+        max_sweeps: see ``meanfield.naive``.
+
+    Returns:
+        (batch,), float64, in nats.
+    """
+    X = machine.visible_rows(X, "X")
+    value = value_of(log_partition)
+
+    def weigh(v: Tensor) -> Tensor:
+        return -tap(machine, v, v, order=order, tolerance=tolerance, max_sweeps=max_sweeps).free_energy
+
+    return _in_parts(X, weigh) - value
 
 
 def _anneal_clamped(
