@@ -282,7 +282,7 @@ def test_a_cold_glass_has_no_estimate_by_tap_and_says_so() -> None:
     assert float(-found.free_energies[0]) > transfer(down, right, 1.2) + 40  # what it said before
     assert not bool(found.admissible.any()) and found.doubts == estimate.doubts
     with pytest.raises(ValueError, match="log_partition: expected"):
-        hm.likelihood.variational_bound(cold, starts, estimate)
+        hm.likelihood.tap_log_likelihood(cold, starts, estimate)
     below = hm.likelihood.tap_log_partition(cold, starts, order=1)  # bounds, far below
     assert below.admissible > 0 and below.value < transfer(down, right, 1.2) - 5
 

@@ -99,6 +99,7 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "likelihood.pseudo_log_likelihood": (rbm, lambda m: likelihood.pseudo_log_likelihood(m, V)),
     "likelihood.quadrature_log_partition": (gaussian, likelihood.quadrature_log_partition),
     "likelihood.score_states": (rbm, lambda m: likelihood.score_states(m, V, 1.0, is_bound=False)),
+    "likelihood.tap_log_likelihood": (rbm, lambda m: likelihood.tap_log_likelihood(m, V, 1.0)),
     "likelihood.tap_log_partition": (rbm, lambda m: likelihood.tap_log_partition(m, V)),
     "likelihood.unit_log_probabilities": (rbm, lambda m: likelihood.unit_log_probabilities(m, V, 0)),
     "likelihood.variational_bound": (rbm, lambda m: likelihood.variational_bound(m, V, 1.0)),

@@ -64,6 +64,7 @@ TAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "pseudo_log_likelihood": ("X", lambda x: hm.likelihood.pseudo_log_likelihood(machine(), x)),
     "variational_bound": ("X", lambda x: hm.likelihood.variational_bound(machine(), x, 0.0)),
     "annealed_bound": ("X", lambda x: hm.likelihood.annealed_bound(machine(), x, 0.0)),
+    "tap_log_likelihood": ("X", lambda x: hm.likelihood.tap_log_likelihood(machine(), x, 0.0)),
     "ais": ("data", lambda x: torch.tensor(hm.likelihood.ais(machine(), 4, 9, data=x)[:5])),
     "impute": ("X", lambda x: hm.tasks.impute(machine(), x, ABSENT, sweeps=2)),
     "denoise": ("noisy", lambda x: hm.tasks.denoise(machine(), x, 0.1)),
