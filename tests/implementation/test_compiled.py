@@ -144,6 +144,7 @@ TWO_VALUED = {
 GAUSSIAN = {
     "bernoulli": lambda: machine(hm.Gaussian(2), hm.Bernoulli(4)),
     "spin": lambda: machine(hm.Gaussian(3), hm.Spin(3), scale=0.5),
+    "one": lambda: machine(hm.Gaussian(1), hm.Spin(4)),
 }
 PATHS = {
     half_step: TWO_VALUED,

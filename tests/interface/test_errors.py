@@ -222,7 +222,6 @@ CHAINS: dict[str, Case] = {
         "kernel",
         lambda: chains.Tempering(3, kernel=chains.Tempering(2)),
     ),
-    "unknown scope": ("state|unit|'row'", "scope", lambda: chains.Metropolis("row")),
     "no step": ("received 0.0", "step", lambda: chains.Metropolis(step=0)),
 }
 
