@@ -179,6 +179,39 @@ def test_a_table_whose_data_are_gone(cli: CommandLine, runs: Path, tmp_path: Pat
         (runs / "moved.csv").rename(runs / "people.csv")
 
 
+@pytest.mark.parametrize("objective", ["hybrid", "joint"])
+def test_little_learned_beside_the_label_has_its_own_remedy(
+    objective: str, cli: CommandLine, runs: Path, tmp_path: Path
+) -> None:
+    """Too few updates to learn anything of two columns that are one."""
+    cells = np.random.default_rng(0).choice(["p", "q"], 80)
+    lines = [f"{cell},{cell},{'no' if i % 3 else 'yes'}" for i, cell in enumerate(cells)]
+    (tmp_path / "t.csv").write_text("\n".join(["one,other,kind", *lines]) + "\n")
+    chosen = ("--label", "kind", "--objective", objective, "--method", "chains")
+    cli.succeed("train", tmp_path / "t.csv", tmp_path / "run", *TINY, *chosen, "--updates", 1)
+    told = cli.succeed("report", tmp_path / "run", *QUICK, "--json").json["notes"]
+    (gain,) = [note for note in told if "than independent columns" in note]
+    (link,) = [note for note in told if "strong links" in note]
+    for text in (gain, link):
+        assert ("--objective joint" in text) == (objective == "hybrid") == ("more units" not in text)
+
+
+def test_mean_field_that_fails_is_no_caution_where_sums_are_exact(cli: CommandLine, tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+    couplings = 3 * torch.randn(machine.couplings[0].weight.shape, generator=torch.Generator().manual_seed(0))
+    machine.couplings[0].fill_(couplings)
+    starts = machine.random_states(50, seed=1)[0]
+    assert not bool(hm.meanfield.landscape(machine, starts).admissible.any())
+    machine.save(tmp_path / "strong.safetensors")
+    np.save(tmp_path / "x.npy", starts.numpy())
+    told = cli.succeed(
+        "report", tmp_path / "strong.safetensors", "--data", tmp_path / "x.npy", *QUICK, "--json"
+    )
+    text = Page.read(tmp_path / "strong.html").text
+    assert "do not rest on it" in text and "likelihood.ais" not in text
+    assert not any("olution" in note for note in told.json["notes"])
+
+
 def test_a_run_that_has_not_ended(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "ucd", tmp_path / "run")
     (tmp_path / "run" / "machine.safetensors").unlink()
@@ -330,6 +363,15 @@ def test_charts_hold_their_points_between_their_axes() -> None:
     words = histogram("town", {"data": np.array(["Oslo", None, "<$x_$>", "Oslo"], dtype=object)})
     assert words is not None and ">Oslo<" in words.svg and ">&lt;$x_$&gt;<" in words.svg
     assert ">bounds<" in interval("ln Z", {"± 2 SE": (1.0, 1.25), "bounds": (0.75, 2.0)}, 1.1, "nats").svg
+
+
+def test_charts_leave_names_and_close_numbers_as_they_are() -> None:
+    names = ["St Louis", "New L", "#abcde1"]
+    svg = histogram("cities", {"data": np.array(names, dtype=object)}).svg
+    assert all(f">{name}</text>" in svg for name in names)
+    svg = interval("ln Z", {"bounds": (13245.30, 13245.36)}, 13245.33, "nats").svg
+    ticks = re.findall(r">([\d.]+)</text>", svg)
+    assert len(ticks) > 2 and len({*ticks}) == len(ticks)
 
 
 def test_samples_from_data_stand_beside_those_from_noise(cli: CommandLine, tmp_path: Path) -> None:

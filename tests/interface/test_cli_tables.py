@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,19 @@ def test_a_table_is_described(cli: CommandLine, table: Path, tmp_path: Path) -> 
     assert "expected numbers in column 'city'" in cli.refuse("data", table, "--out", tmp_path / "x.npy")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("age\n31\nx31\n", "expected several columns, or numbers, received 'x31'"),
+        ("size,when\n" + "".join(f"{i},{i}/1/2020\n" for i in range(22)), "'size' .*numbers.*'when' .*texts"),
+    ],
+)
+def test_files_that_are_refused(cli: CommandLine, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    answer = cli.refuse("train", tmp_path / "x.csv", tmp_path / "run", "--hidden", 3, "--updates", 2)
+    assert re.search(message, answer), answer
+
+
 def test_what_does_not_fit_a_table_is_refused(cli: CommandLine, table: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     cli.train(table, run)
@@ -167,6 +181,19 @@ def test_what_rows_are_given_stands_in_them_as_it_was_given(cli: CommandLine, tm
     holes = write_csv(tmp_path / "holes.csv", [["33.4", "", "1.5"]], ["age", "kind", "income"])
     cli.succeed("impute", tmp_path / "run", holes, "--out", tmp_path / "full.csv", "--sweeps", 3)
     assert read_csv(tmp_path / "full.csv")[1][::2] == ["33.4", "1.5"]
+
+
+def test_a_damaged_or_boastful_frame_is_refused(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polars = pytest.importorskip("polars")
+    polars.DataFrame({"x": [0.5] * 200_000}).write_parquet(tmp_path / "x.parquet")
+    monkeypatch.setenv("HARMONIUM_READ_LIMIT", "1000000")
+    answer = cli.refuse("data", tmp_path / "x.parquet")
+    assert "the table claims 1600000 bytes" in answer and "HARMONIUM_READ_LIMIT=" in answer
+    for suffix in ("parquet", "feather"):
+        (tmp_path / f"y.{suffix}").write_text("no such thing")
+        assert "cannot be read as" in cli.refuse("data", tmp_path / f"y.{suffix}")
 
 
 def test_several_draws_are_several_files(cli: CommandLine, table: Path, tmp_path: Path) -> None:

@@ -59,6 +59,12 @@ def test_rules(cli: CommandLine, tmp_path: Path, options: str, name: str) -> Non
     assert cli.train(*told, "--no-centred", "--overwrite")["rule"].startswith(name)
 
 
+def test_a_resume_with_another_encoding_is_refused(cli: CommandLine, tmp_path: Path) -> None:
+    cli.train("digits", tmp_path / "run", "--binarise", "threshold")
+    message = cli.refuse("train", "digits", tmp_path / "run", *TINY, "--binarise", "sample", "--resume")
+    assert message.startswith("encoder: the run to resume has ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -68,6 +74,7 @@ def test_rules(cli: CommandLine, tmp_path: Path, options: str, name: str) -> Non
         ([BARS, "--hidden", "0,5"], ["--hidden: ", "'0'"]),
         ([BARS, "--hidden", "soft:5"], ["--hidden: ", "soft"]),
         (["gaussian-mixture", "--hidden", "0"], ["hidden: ", "beside real columns"]),
+        ([BARS, "--optimizer", "adam", "--centred"], ["centred: expected False"]),
         ([BARS, "--updates", "5", "--epochs", "5"], ["--updates, --epochs: "]),
         ([BARS, "--metric", "pseudo-likelihood"], ["--metric: ", "--validation"]),
         ([BARS, "--validation", "digits"], ["digits: ", "16", "64"]),

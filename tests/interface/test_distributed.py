@@ -421,3 +421,9 @@ def test_a_group_of_processes_is_taken(tmp_path: Path) -> None:
         assert run.status == "completed"
 
     assert ended(forked(lambda: joined(tmp_path, 0, 30, work, size=1))) == 0
+
+
+def test_a_word_that_is_no_group_is_refused() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
+    with pytest.raises(TypeError, match='distributed: expected None, "auto" or a'):
+        hm.train(machine, X, rule="pcd", updates=1, distributed="all")

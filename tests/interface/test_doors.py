@@ -23,7 +23,7 @@ SEED, UPDATES = 3, 40
 # Options of the command, and parameters of the estimator.
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "by the data": ("", {}),
-    "adam": ("--optimizer adam --no-centred", {"optimizer": "adam", "centred": False}),
+    "adam": ("--optimizer adam", {"optimizer": "adam"}),
     "numbers": (
         "--sweeps 3 --chains 20 --learning-rate 0.2 --schedule cosine --batch-size 7 --clip-norm 0.5 "
         "--weight-decay 0.01",

@@ -83,6 +83,25 @@ def test_rbms_files_come_back_with_their_chains(visible, tmp_path):
     torch.testing.assert_close(found.chains, chains)
 
 
+@pytest.mark.parametrize("visible", [lambda: hm.Bernoulli(5), lambda: hm.Categorical(4, 3)])
+def test_rbms_reads_what_is_written_and_has_the_same_energies(visible, tmp_path):
+    io = pytest.importorskip("rbms.io")
+    machine = drawn([visible(), hm.Bernoulli(3)])
+    v = rows_of(machine)
+    exchange.write(machine, tmp_path / "rbm.h5", chains=v)
+    params, chains, _, _ = io.load_model(str(tmp_path / "rbm.h5"), 1, torch.device("cpu"), torch.float64)
+    layer = machine.layers[0]
+    codes = layer.by_unit(v).argmax(-1) if layer.one_hot else v
+    torch.testing.assert_close(chains["visible"].double(), codes.double())
+    theirs = params.compute_energy_visibles(codes.double())
+    ours = machine.free_energy(v).detach()
+    torch.testing.assert_close(theirs, ours, atol=1e-6, rtol=0)
+    io.save_model(str(tmp_path / "theirs.h5"), params, chains, 7, 0.0)  # and the other way round
+    again = exchange.read(tmp_path / "theirs.h5")
+    assert again.machine.metadata["origin"] == {"form": "rbms", "update": 7}
+    same(machine, again.machine)
+
+
 def write_rbms(path, *, old=False, states_first=False, ages=(3, 20)):
     random = np.random.default_rng(0)
     with h5py.File(path, "w") as file:
@@ -121,6 +140,22 @@ def published(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"{path} is not there")
     return path
+
+
+def test_a_published_file_of_rbms():
+    path = published("exchange", "rbms-blume-capel-potts.h5")
+    machine = exchange.read(path).machine
+    layer = machine.layers[0]
+    assert (layer.n_units, layer.n_states, machine.layers[1].n_units) == (51, 3, 250)
+    with h5py.File(path) as file:
+        group = file["update_5000000"]
+        W, a, b = (group[name][()] for name in ("weight_matrix", "vbias", "hbias"))
+    codes = np.random.default_rng(0).integers(0, 3, (10, 51))
+    fields = a[codes, np.arange(51)].sum(1)
+    hidden = W[codes, np.arange(51)].sum(1) + b
+    expected = -fields - np.logaddexp(0, hidden).sum(1)
+    ours = machine.free_energy(layer.from_digits(torch.from_numpy(codes)).double()).detach()
+    np.testing.assert_allclose(ours.numpy(), expected, atol=1e-6)
 
 
 # RestrictedBoltzmannMachines.jl
@@ -828,6 +863,11 @@ def test_an_age_is_chosen_and_one_that_is_not_there_is_refused(cli, tmp_path):
     assert hm.load(tmp_path / "y.safetensors").metadata["origin"]["update"] == 3
     with pytest.raises(ValueError, match=r"update: expected one of \[3, 20\], received 4"):
         exchange.read(tmp_path / "x.h5", update=4)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="none"):
+        exchange.read(tmp_path / "none")
 
 
 # The command

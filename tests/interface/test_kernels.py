@@ -253,6 +253,14 @@ def test_every_kernel_of_the_package_is_registered_and_needs_no_arguments() -> N
     assert set(Kernel.registry.values()) == kernels - {Kernel}
 
 
+@pytest.mark.parametrize("tiny", [0.0, 1e-50])
+def test_numbers_that_a_machine_in_float32_takes_for_0_are_refused(tiny: float) -> None:
+    for kind in (Langevin, hm.chains.GibbsLangevin):
+        for numbers in ({"step": tiny}, {"step": 0.1, "temperature": tiny}):
+            with pytest.raises(ValueError, match="expected a finite number above 0"):
+                kind(**numbers)
+
+
 def test_the_kind_of_a_kernel_of_the_package_is_taken() -> None:
     with pytest.raises(ValueError, match=r"kind: expected another for .*Own than 'gibbs', .*gibbs\.Gibbs"):
 

@@ -147,6 +147,12 @@ def test_mutations_sum_over_the_label(run: Path) -> None:
     assert hm.tasks.contacts(machine).shape == (SITES, SITES)
 
 
+def test_labels_and_weights_stay_with_their_rows(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.txt").write_text("\n".join(str(k % 4) for k in range(120)) + "\n")
+    result = cli.train(family, tmp_path / "run", "--label", "label", "--weights", tmp_path / "w.txt")
+    assert result["effective_rows"] == sum(k % 4 for k in range(120))
+
+
 def test_sites_are_given_and_predicted_by_their_letters(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     """A site is a column by its number from 1."""
     cli.succeed("sample", run, "--given", "1=F", "--given", "6=-", "--rows", 30, "--out", tmp_path / "x.fa")

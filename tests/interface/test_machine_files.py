@@ -106,6 +106,10 @@ def test_a_loaded_machine_shares_nothing_with_its_file_or_another_load(tmp_path:
     assert (tmp_path / "machine").read_bytes() == contents
 
 
+def test_the_same_machine_gives_the_same_bytes(tmp_path: Path) -> None:
+    assert saved(tmp_path / "one") == saved(tmp_path / "two")
+
+
 def test_views_and_transposed_parameters_are_saved_as_their_values(tmp_path: Path) -> None:
     machine = small()
     with torch.no_grad():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,8 @@ from harmonium.sequences import (
     write_fasta,
 )
 from harmonium.tasks import contacts, mutations
+
+DATA = Path(os.environ.get("HARMONIUM_DATA", "../shared/data"))
 
 
 def wrote(path, text):
@@ -106,6 +110,14 @@ def test_files_that_are_no_alignment_are_refused_by_line(text, message, tmp_path
     assert str(path) in str(caught.value)
 
 
+def test_damaged_files_are_refused(tmp_path):
+    (tmp_path / "x.fa.gz").write_bytes(gzip.compress(b">a\nACGU\n" * 100)[:-20])
+    (tmp_path / "x.fa").write_bytes(b">a\n\xff\xfe\n")
+    for name, said in (("x.fa.gz", "damaged"), ("x.fa", "text")):
+        with pytest.raises(ValueError, match=said):
+            read_alignment(tmp_path / name)
+
+
 STOCKHOLM = """# STOCKHOLM 1.0
 #=GF ID pair
 one/1-6  ACc.GU
@@ -133,6 +145,15 @@ def test_stockholm_is_fasta_with_blocks_and_marks(name, tmp_path):
             hm.data.read(tmp_path / name, unknown=unknown).samples,
             hm.data.read(same, unknown=unknown).samples,
         )
+
+
+def test_without_a_reference_small_letters_alone_are_insertions(tmp_path):
+    text = "".join(line for line in STOCKHOLM.splitlines(True) if "RF" not in line)
+    found = read_alignment(wrote(tmp_path / "x.sto", text))
+    dotted = wrote(tmp_path / "x.fa", ">1\nAC-GUGG-\n>2\nA--GU-AN\n")  # a column of dots alone is one of gaps
+    np.testing.assert_array_equal(found.codes, read_alignment(dotted).codes)
+    small = read_alignment(wrote(tmp_path / "y.sto", "# STOCKHOLM 1.0\n1 acg.u\n2 a-gau\n//\n"))
+    assert small.codes.tolist() == [[1, 2, 3, 0, 4], [1, 0, 3, 1, 4]]
 
 
 @pytest.mark.parametrize(
@@ -200,6 +221,14 @@ def test_a_name_twice_in_a_block_is_refused_and_not_joined(text, tmp_path):
         read_alignment(wrote(tmp_path / "x.aln", text))
 
 
+@pytest.mark.parametrize(("alphabet", "letter"), [("rna", "U"), ("dna", "T")])
+def test_the_other_nucleotide_is_read_as_the_one_of_the_alphabet(alphabet, letter, tmp_path):
+    other = {"U": "T", "T": "U"}[letter]
+    found = read_alignment(wrote(tmp_path / "x.fa", f">a\nAC{other}\n>b\nA-{other}\n"), alphabet=alphabet)
+    assert found.alphabet == ALPHABETS[alphabet] and found.codes.tolist() == [[1, 2, 4], [1, 0, 4]]
+    assert found.notes == (f"{other} is read as {letter}",)
+
+
 @pytest.mark.parametrize(
     ("codes", "message"), [([[0, 9]], "-1 to 4"), ([[0.5, 1]], "-1 to 4"), ([0, 1], "sequences, sites")]
 )
@@ -247,6 +276,20 @@ def test_a_distance_given_as_a_likeness_is_told(compiled, threshold, told):
     if told is not None:
         said = f"their {threshold} is {told} here"
         assert str(caught[0].message).endswith(said) and f"as {weights.sum():.3g}" in str(caught[0].message)
+
+
+def test_rows_that_are_unlike_at_a_low_threshold_are_no_mistake(compiled, recwarn):
+    assert similarity_weights(np.arange(40).reshape(10, 4), 0.2).tolist() == [1.0] * 10
+    assert len(recwarn) == 0
+
+
+def test_effective_numbers_of_a_published_split():
+    path = DATA / "rf00379" / "split.npz"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    with np.load(path) as split:
+        assert float(similarity_weights(split["train"]).sum()) == pytest.approx(1108.9, abs=0.05)
+        assert float(similarity_weights(split["validation"]).sum()) == pytest.approx(429.5, abs=0.05)
 
 
 def test_a_split_keeps_what_is_alike_together(compiled):
@@ -349,6 +392,20 @@ def test_a_pseudocount_is_a_share_of_pure_noise():
     for wrong in (0.0, 1.0, -0.1):
         with pytest.raises(ValueError, match=r"pseudocount: expected a finite number in \(0, 1\)"):
             hm.machine.init_visible_biases_(machine, rows, pseudocount=wrong)
+
+
+@pytest.mark.skipif(not (DATA / "rf00379").is_dir(), reason=f"no rf00379 in {DATA}")
+def test_the_published_profile():
+    """-0.924 and -0.927 nats a site, with a pseudocount of 1/M_eff."""
+    with np.load(DATA / "rf00379" / "split.npz") as split:
+        weights = {name: torch.from_numpy(split[f"{name}_weights"]) for name in ("train", "validation")}
+        layer = hm.Categorical(136, 5)
+        rows = {name: layer.from_digits(torch.from_numpy(split[name])) for name in weights}
+    machine = hm.BoltzmannMachine([layer], [], [0], seed=None)
+    hm.machine.init_visible_biases_(machine, rows["train"], weights["train"], pseudocount=1 / 1108.9)
+    for (name, share), published in zip(weights.items(), (-0.924, -0.927), strict=True):
+        each = exact_log_likelihood(machine, rows[name])
+        assert float(share @ each.double() / share.sum()) / 136 == pytest.approx(published, abs=6e-4)
 
 
 # Logos

@@ -20,6 +20,7 @@ from harmonium.learning import Estimate
 from harmonium.training import SCHEDULES, TrainingRun, train
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent, global_norm
+from harmonium.training.seeds import stream_seed
 
 VISIBLE, HIDDEN = 6, 4
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -304,6 +305,12 @@ def test_the_same_seed_gives_the_same_bits_and_no_global_draw() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_streams_of_one_seed_differ() -> None:
+    seeds = [stream_seed(0, "rule"), *(stream_seed(0, "data", epoch) for epoch in range(100)), 0]
+    assert len(set(seeds)) == len(seeds)
+    assert stream_seed(1, "rule") not in seeds
+
+
 # History, metrics, callbacks -------------------------------------------------------------------------------
 
 
@@ -330,6 +337,11 @@ def test_history_and_metrics() -> None:
 def test_metrics_are_evaluated_once_an_epoch_by_default() -> None:
     outcome = run(updates=12, record_every=100, validation=data(), metrics={"one": lambda machine, X: 1.0})
     assert [record["step"] for record in outcome.history] == [5, 10, 12]  # 23 rows, batches of 5
+
+
+def test_rules_of_every_recipe_train() -> None:
+    for recipe in hm.rules.RECIPES.values():
+        assert run(rule=recipe(), updates=3).status == "completed"
 
 
 # Refusals --------------------------------------------------------------------------------------------------
