@@ -124,7 +124,7 @@ def two_valued_in_turn(machine: Machine, rows: int) -> set[int]:
 
 
 def small_pairs(machine: Machine) -> bool:
-    """Returns whether pairs of Gibbs chains with the default coupling run one by one (``pairs``)."""
+    """Returns whether pairs of Gibbs chains that ``pairs`` knows run one by one."""
     return _small(machine, SMALL_PAIRS, machine.layers)
 
 
