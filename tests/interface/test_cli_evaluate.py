@@ -139,6 +139,7 @@ def test_annealing_begins_from_whole_rows_alone_or_from_none(cli: CommandLine, t
     [
         ((hm.Bernoulli(12), hm.Bernoulli(4)), None, 3, 3),  # the cells
         ((hm.Bernoulli(12), hm.Bernoulli(4)), None, 9, 4),  # or else the hidden units
+        ((hm.Bernoulli(8),), [(0, 0)], 5, 5),
         ((hm.Bernoulli(8), hm.Bernoulli(3), hm.Bernoulli(9)), None, 6, 3),
         ((hm.Gaussian(4), hm.Bernoulli(5)), [(0, 0), (0, 1)], 1, 5),
     ],

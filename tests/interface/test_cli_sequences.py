@@ -103,7 +103,7 @@ def test_training_ends_at_a_correlation(cli: CommandLine, family: Path, tmp_path
     assert "--early-stopping" in cli.refuse("train", family, tmp_path / "no", *both)
 
 
-@pytest.mark.parametrize("form", ["lines", "column"])
+@pytest.mark.parametrize("form", ["lines", "column", "array"])
 def test_weights_are_given_as_they_are_written(
     cli: CommandLine, family: Path, tmp_path: Path, form: str
 ) -> None:
@@ -115,6 +115,9 @@ def test_weights_are_given_as_they_are_written(
         path = tmp_path / "weights.csv"
         lines = [f"{name},{weight}" for name, weight in zip("abcde", weights.tolist(), strict=True)]
         path.write_text("\n".join(["id,weight", *lines]) + "\n")
+    elif form == "array":
+        path = tmp_path / "weights.npy"
+        np.save(path, weights.numpy())
     plain = ("--schedule", "constant")
     given = cli.train(family, tmp_path / "given", "--weights", path, *plain)
     own = cli.train(family, tmp_path / "own", "--reweight", "0.8", *plain)

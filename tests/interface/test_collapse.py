@@ -28,7 +28,7 @@ def machine(*hidden: int, std: float = 0.0) -> hm.BoltzmannMachine:
     return made
 
 
-@pytest.mark.parametrize("hidden", [(), (5,), (30, 20)], ids=str)
+@pytest.mark.parametrize("hidden", [(), (5,), (5, 4), (30, 20)], ids=str)
 def test_it_is_found_by_likelihoods(hidden: tuple[int, ...]) -> None:
     """By their exact values, where they can be summed; machines of independent columns are not worse."""
     if not hidden:

@@ -96,6 +96,7 @@ MOMENT = ("optimizer", "state", 2, "exp_avg")
         (put("averaged", "layers.0.bias", value=torch.zeros(0)), "averaged"),
         (put("rule", value=[torch.zeros(8, 6), torch.full((8, 4), torch.nan)]), "rule"),
         (put("rule", value=[torch.zeros(8, 6), torch.full((8, 4), 2.0)]), "state"),
+        (put("rule", value=[torch.zeros(0, 6), torch.zeros(0, 4)]), "state"),
         (put("rule", "sweeps", value=-1), "state.sweeps"),
         (put("rule", "states", value=[torch.zeros(8, 6), torch.zeros(7, 4)]), "state"),
         (put("rule", "memory", value={"step": 1.0}), "state.memory"),

@@ -58,7 +58,9 @@ def test_a_column_of_sequences_is_an_alignment(family: Path, rows: list[list[str
 
 
 @pytest.mark.parametrize(
-    "cells", [["AC", "ACD"], ["A1", "C2"], ["A", "C"]], ids=["lengths", "letters", "one"]
+    "cells",
+    [["AC", "ACD"], ["A1", "C2"], ["A", "C"], ["12", "13"]],
+    ids=["lengths", "letters", "one", "numbers"],
 )
 def test_other_columns_of_that_name_are_columns_of_a_table(tmp_path: Path, cells: list[str]) -> None:
     (tmp_path / "x.csv").write_text("sequence,size\n" + "".join(f"{cell},1.5\n" for cell in cells))

@@ -37,6 +37,7 @@ def test_small_images_are_enlarged() -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
+        (np.array([[0, 1]], dtype=np.uint8), [0, 255]),
         (np.array([[0, 200]], dtype=np.uint8), [0, 200]),
         (np.array([[0.0, 0.2]]), [0, 51]),
         (np.array([[-1.0, 1.0]]), [0, 255]),
@@ -61,6 +62,8 @@ def test_refused_images(tmp_path: Path) -> None:
         image_grid(np.zeros((0, 6)), (2, 3))
     with pytest.raises(ValueError, match="NaN"):
         image_grid(np.full((1, 6), np.nan), (2, 3))
+    with pytest.raises(TypeError, match="numbers"):
+        image_grid(np.array([["a"]]), (1, 1))
     with pytest.raises(ValueError, match=r"\.png"):
         write_png(np.zeros((2, 2), dtype=np.uint8), tmp_path / "x.jpg")
 

@@ -46,6 +46,13 @@ def test_names_lines_and_blanks(name, tmp_path):
     assert ["".join(found.alphabet[c] for c in row) for row in found.codes] == ["ACDEF", "-CD-F"]
 
 
+def test_insertions_are_left_out_and_small_letters_alone_are_letters(tmp_path):
+    found = read_alignment(wrote(tmp_path / "a.a3m", ">a\nAC.gGU\n>b\nA-..GU\n"))
+    assert found.codes.tolist() == [[1, 2, 3, 4], [1, 0, 3, 4]]
+    found = read_alignment(wrote(tmp_path / "b.fa", ">a\nacgu\n>b\na-gu\n"))
+    assert found.codes.tolist() == [[1, 2, 3, 4], [1, 0, 3, 4]]
+
+
 @pytest.mark.parametrize(
     ("letters", "kind"), [("ACGU-N", "rna"), ("ACGT-R", "dna"), ("ACDEFGHIKLXZ", "protein")]
 )
@@ -65,6 +72,7 @@ def test_unknown_letters(tmp_path):
     ("text", "expected"),
     [
         (">a\nMKV?LAE\n>b\nMR-DLAE\n", ["MKV?LAE", "MR-DLAE"]),
+        (">a\r\nMKvv?LAE*\r\n>b\r\nMR..?LAE*\r\n", ["MK?LAE", "MR?LAE"]),
         (">a\nmk*dlae\n>b\nmr-dlae\n", ["MK?DLAE", "MR-DLAE"]),  # at the end it is left out
         ("# STOCKHOLM 1.0\na MKV?LAE\nb MRdDLAE\n#=GC RF xx~xxxx\n//\n", ["MK?LAE", "MRDLAE"]),
         ("CLUSTAL W\n\na AC?U\nb ACGU\n", ["AC?U", "ACGU"]),
@@ -208,6 +216,7 @@ def test_files_as_they_come(text, expected, note, tmp_path):
         (">a\naAbA\n>b\nbAaA\n", "-abA", [[1, 3, 2, 3], [2, 3, 1, 3]]),
         (">a\nA.CG\n>b\nAC.G\n", ".ACG", [[1, 0, 2, 3], [1, 2, 0, 3]]),
         (">a\nAbcA\n>b\nAbA\n", "-bA", [[2, 1, 2], [2, 1, 2]]),
+        (">a\nA.A\n>b\nAAA\n", "-A", [[1, 0, 1], [1, 1, 1]]),
     ],
 )
 def test_letters_that_an_alphabet_names_are_never_dropped(text, alphabet, expected, tmp_path):

@@ -368,6 +368,7 @@ def test_rules_of_every_recipe_train() -> None:
         ({"penalties": 0.01}, "penalties: expected some of l2, .*, received float"),
         ({"transform": lambda v, generator: v + 0.5}, "X.*expected values in {0, 1}"),
         ({"rates": {"variance": 0.1}}, "rates: expected names of learned parameters, bias, weight"),
+        ({"rates": ["bias"]}, "rates: expected NAME=FACTOR"),
         ({"rates": {"bias": -1.0}}, "rates: expected NAME=FACTOR"),
         ({"rates": {"bias": 0.1}, "optimizer": torch.optim.SGD}, "rates: expected with optimizer="),
         ({"validation": data(), "metrics": {"one": 1.0}}, "metrics"),
