@@ -8,8 +8,10 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -255,6 +257,54 @@ def test_memory_is_not_common_where_processes_are_apart(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "memfd_create", None)
     monkeypatch.delattr(os, "memfd_create")
     assert shared(lambda value: value) is None
+
+
+def in_step(processes: int, work) -> list:
+    """What threads that stand for processes return, each with its rank and a call that gathers values."""
+    values, met = [None] * processes, threading.Barrier(processes)
+
+    def run(rank: int):
+        def all_gather(value) -> list:
+            values[rank] = value
+            met.wait(30)
+            told = [*values]
+            met.wait(30)
+            return told
+
+        return work(rank, all_gather)
+
+    with ThreadPoolExecutor(processes) as pool:
+        return list(pool.map(run, range(processes)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory in common is Linux's")
+def test_a_barrier_ends_when_the_last_has_come_and_fails_without_it() -> None:
+    came: list[int] = []
+
+    def work(rank: int, all_gather) -> str:
+        barrier = memory.local_barrier(all_gather, rank, 0.5)
+        for late in range(3):
+            time.sleep(0.1 * (rank == late))
+            came.append(rank)
+            barrier()
+            assert len(came) >= 3 * (late + 1)
+        all_gather(None)  # rank 1 comes to no fourth one
+        if rank == 1:
+            time.sleep(1)
+            return ""
+        with pytest.raises(
+            RuntimeError, match="distributed: a process has ended, or does not answer"
+        ) as found:
+            barrier()
+        return str(found.value)
+
+    assert [bool(said) for said in in_step(3, work)] == [True, False, True]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory in common is Linux's")
+def test_there_is_no_barrier_where_one_process_cannot_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "TemporaryDirectory", lambda: nullcontext("/nowhere"))
+    assert in_step(2, lambda rank, gather: memory.local_barrier(gather, rank, 0.5)) == [None, None]
 
 
 def test_a_callback_ends_the_run_in_all_processes_after_the_next_update(answers) -> None:

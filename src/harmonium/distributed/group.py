@@ -13,7 +13,7 @@ from torch import Tensor, distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from harmonium import _device
-from harmonium.distributed.memory import common_memory
+from harmonium.distributed.memory import common_memory, local_barrier
 
 TIMEOUT: Final = 600.0
 """Seconds after which a process gives up to wait for another that neither answers nor has died."""
@@ -168,6 +168,9 @@ class _SumBuffer:
             shape = (2, group.size, len(self._total))
             self._common = common_memory(shape, like[0].dtype, group.all_gather, group.rank)
         self._turn, self._signal = 0, torch.zeros(1)
+        self._barrier = None
+        if self._common is not None:
+            self._barrier = local_barrier(group.all_gather, group.rank, TIMEOUT)
 
     def all_reduce_sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Returns the sums; they stand until the next call."""
@@ -177,7 +180,11 @@ class _SumBuffer:
         if common is None:
             dist.all_reduce(total, group=self._processes)
         else:
-            dist.all_reduce(self._signal, group=self._processes)  # all have written
+            if self._barrier is None:
+                dist.all_reduce(self._signal, group=self._processes)
+            else:
+                self._barrier()
+            # All have written.
             first, second, *rest = common[self._turn]
             torch.add(first, second, out=total)  # in two thirds of the time of one sum of all
             for term in rest:

@@ -1,12 +1,14 @@
-"""Memory that the processes of one computer have in common, where it can be had."""
+"""Memory and a barrier that the processes of one computer have in common, where they can be had."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import torch
@@ -50,6 +52,57 @@ def common_memory(
     if opened >= 0:
         os.close(opened)
     return None if memory is None else torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
+def local_barrier(
+    all_gather: Callable[[Any], list[Any]], rank: int, timeout: float
+) -> Callable[[], None] | None:
+    """Returns a call that ends when all processes of this computer have made it; None in all: there is none.
+
+    Each process has a socket to rank 0. Between two updates the threads of gloo sleep, and its sum of one
+    number takes a millisecond and more for what these do in a tenth of one. All make this call together.
+
+    Args:
+        all_gather: returns the values of all processes for that of this one.
+        rank: which process this is.
+        timeout: seconds that the call waits for another process.
+
+    Returns:
+        The call; it raises RuntimeError where another process has ended, or does not answer.
+    """
+    joined, peers = False, list[socket.socket]()
+    with TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
+        path = os.path.join(directory, "rank_0")
+        with suppress(OSError):  # too long a path
+            if rank == 0:
+                listener.bind(path)
+                listener.listen()
+                joined = True
+        path = all_gather(path)[0]
+        with suppress(OSError):  # other files than those of rank 0
+            if rank > 0:
+                peers.append(socket.socket(socket.AF_UNIX))
+                peers[0].connect(path)
+                joined = True
+        if not all(answers := all_gather(joined)):
+            return None
+        if rank == 0:
+            peers += [listener.accept()[0] for _ in answers[1:]]
+    for peer in peers:
+        peer.settimeout(timeout)
+
+    def barrier() -> None:
+        try:
+            for hears in (rank == 0, rank > 0):  # rank 0 hears of all others first, then tells them
+                for peer in peers:
+                    if not hears:
+                        peer.sendall(b"!")
+                    elif not peer.recv(1):
+                        raise ConnectionError("its socket is closed")
+        except OSError as error:
+            raise RuntimeError(f"distributed: a process has ended, or does not answer: {error}") from error
+
+    return barrier
 
 
 def _make(size: int) -> int:
