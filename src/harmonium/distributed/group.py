@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Literal, final
 
 import torch
@@ -167,10 +168,10 @@ class _SumBuffer:
         if like[0].device.type == "cpu":
             shape = (2, group.size, len(self._total))
             self._common = common_memory(shape, like[0].dtype, group.all_gather, group.rank)
-        self._turn, self._signal = 0, torch.zeros(1)
-        self._barrier = None
+        self._turn = 0
+        self._wait: Callable[[], object] = partial(dist.all_reduce, torch.zeros(1), group=processes)
         if self._common is not None:
-            self._barrier = local_barrier(group.all_gather, group.rank, TIMEOUT)
+            self._wait = local_barrier(group.all_gather, group.rank, TIMEOUT) or self._wait
 
     def all_reduce_sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Returns the sums; they stand until the next call."""
@@ -180,11 +181,7 @@ class _SumBuffer:
         if common is None:
             dist.all_reduce(total, group=self._processes)
         else:
-            if self._barrier is None:
-                dist.all_reduce(self._signal, group=self._processes)
-            else:
-                self._barrier()
-            # All have written.
+            self._wait()  # all have written
             first, second, *rest = common[self._turn]
             torch.add(first, second, out=total)  # in two thirds of the time of one sum of all
             for term in rest:
