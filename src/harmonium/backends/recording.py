@@ -67,6 +67,7 @@ class Recording:
         """The state after the steps so far; its tensors are written over by the next one."""
         if self._graph is not None:
             tensor_cores.forget()  # a replay writes over states unseen
+        # Whole numbers are Python's, and no part of the graph: each replay adds to them what a step did.
         if not self._grown:
             return map_leaves(lambda value: value, self._state)
         paths = iter([path for path, _ in leaves(self._state)])
@@ -213,12 +214,14 @@ def replay(
     key = key, tuple(x.shape for x in new)
     recorded = known.get(key)
     if recorded is None or any(x is not y for x, y in zip(recorded.generators, generators, strict=True)):
+        # All at once: shapes that change beyond these would fill the memory of the device.
         if len(known) == _MOST_KEPT:
             known.clear()
         copies = map_leaves(lambda x: x.detach().clone(), inputs)
         recording = Recording(step, copies, device, generators, carries=False)
         recorded = known[key] = _Recorded([*values(copies)], recording, generators)
     else:
+        # The graph reads where its first inputs lay.
         torch._foreach_copy_(recorded.inputs, new)
     recorded.recording.advance()
     return recorded.recording.state

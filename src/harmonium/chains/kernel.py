@@ -94,6 +94,7 @@ class Kernel(ABC):
             planned: sweeps of the run, or of every update of persistent chains, for schedules; None: not
                 known.
         """
+        # A list of its own: the caller's keeps its states.
         return KernelState(list(states), 0)
 
     @abstractmethod
@@ -136,6 +137,7 @@ class Kernel(ABC):
 
         None: sweeps differ, or ask for a value.
         """
+        # Where even and odd sweeps differ, as a ladder's exchanges do, a kernel says 2.
         return 1 if self.is_steady(persistent=True) else None
 
     def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
@@ -155,6 +157,7 @@ class Kernel(ABC):
 
     def __repr__(self) -> str:
         """Returns the settings; rules, and through them runs that go on, are recognised by it."""
+        # Read off the attributes, so that a setting which a subclass adds cannot be left out.
         settings = (f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
         return f"{type(self).__name__}({', '.join(settings)})"
 

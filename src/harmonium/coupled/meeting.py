@@ -254,6 +254,7 @@ class Horizon(NamedTuple):
     def correction(self, t: int) -> float:
         """Returns the weight of f(X_t) - f(Y_{t-lag}), by the number of averaged terms that it corrects."""
         k, m, lag = self.k, self.m, self.lag
+        # t = l + j lag of every averaged l in k..m, with j from ⌈max(lag, t - m) / lag⌉ to ⌊(t - k) / lag⌋.
         if t < k + lag:
             return 0.0
         return self.weight * (((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1))
@@ -311,6 +312,7 @@ class MeetingLoop:
             self._count_flips(before, x)
             if t < lag:
                 self._add_averages([x], self.pair, t)
+        # Rows of X, then rows of Y: a half-step of both is one product.
         both = join_states(x, y)
         # Pairs that met before the horizon, and where their X are.
         self.together, self.alone = self.pair[:0], both.select_rows(slice(0, 0))
@@ -319,6 +321,7 @@ class MeetingLoop:
         t = lag
         while len(self.pair) or len(self.together):
             trajectory = list[ChainState]()
+            # Before the pairs: whoever meets at this look stands at its end, and moves alone from then on.
             if len(self.together):
                 trajectory = self._move_alone()
                 self._add_averages(trajectory, self.together, t + len(trajectory))
@@ -351,6 +354,7 @@ class MeetingLoop:
         self._add_averages(trajectory, pair, t)
         goes_on = self.live & apart[-1]
         ends = self.live & ~goes_on
+        # The correction of these is cut here, which biases H: they are counted, and never dropped.
         if t == self.max_sweeps:
             self.capped[pair[goes_on]] = True
             goes_on, ends = goes_on & False, self.live
@@ -390,6 +394,7 @@ class MeetingLoop:
         These are filled up to one of a few numbers with pairs that have met or are there twice.
         """
         rows, number, lag = len(self.pair), int(self.live.sum()), self.horizon.lag
+        # Pairs that are apart come first, in their order, so that ``live`` is a count.
         order, size = (~self.live).byte().argsort(stable=True), rows
         if t >= self.horizon.m:
             size = len(self.times)
@@ -630,6 +635,7 @@ class SignedAccumulator:
         row_weights = self._row_weights
         signs = torch.ones(len(pairs), device=pairs.device) if row_weights is None else row_weights[pairs]
         signs[added:].neg_()
+        # Lots of one magnitude wait together, whatever their signs: X and Y are one product.
         if abs(weight) != self._magnitude:
             self.flush()
             self._magnitude = abs(weight)

@@ -113,6 +113,7 @@ class ExpectationRequest:
     @property
     def row_weight(self) -> float | Tensor:
         """The weight of every row, a number or (batch,)."""
+        # Each phase divides by its own rows: both go into one signed sum, which is never divided again.
         weight = self.weight / self.v.shape[0]
         return weight if self.row_weights is None else weight * self.row_weights
 
@@ -142,6 +143,7 @@ class ExpectationRequest:
             return [self]
         missing = self.hamiltonian.unobserved(self.v).cpu()  # a GPU is waited for once
         together = torch.zeros_like(missing[0])
+        # Which patterns go together best is a covering problem; the commonest first serve most rows.
         if self.exact:
             together = ~together
         elif self.hamiltonian.graph.independent:
@@ -158,6 +160,7 @@ class ExpectationRequest:
         """The part of some rows, (batch,) booleans: weights of all parts add up to the whole."""
         places = _device.selected_indices(rows, self.v.device)
         v = self.v[places]
+        # Weights have mean 1 in every part, as a request promises; the part's weight has their mean.
         share, weights = len(v) / len(self.v), None
         if self.row_weights is not None:
             mean = float(self.row_weights[places].mean())
@@ -213,6 +216,7 @@ class ExpectationRequest:
         labels, states[label] = hamiltonian.split(v)[label], values.repeat(count, 1)
         fields = {hidden: hamiltonian.field(hidden, states)}
         log_weights = -hamiltonian.free_energy(states, (hidden,), fields).view(count, -1)
+        # A row without a label is unlike no state: its two terms are then equal but for ``joint``.
         unlike = (labels.unsqueeze(1) != values).any(2) & ~labels.isnan().any(1, keepdim=True)
         seen = log_weights.masked_fill(unlike, -math.inf).softmax(1)
         weights = self.row_weight * (seen - (1 - joint) * log_weights.softmax(1)).t()
@@ -295,6 +299,7 @@ class Enumeration(Expectation):
         hamiltonian, into = request.hamiltonian, request.into
         v, weight = (request.v, request.row_weight) if self.clamped else (None, request.weight)
         complete = self.clamped and request.complete
+        # Of complete data with independent hidden units ψ is the whole sum: there is nothing to list.
         if complete and not self.roots and (exact := request.add_exact()):
             return exact
         if not (self.grid or request.tables) and (
@@ -432,6 +437,7 @@ class FreeChains(Expectation):
                     )
             diagnostics = _means(infos) if infos else {}
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
+        # Without fields: these belong to parameters that the step is about to change.
         if self.start == "persistent":
             return Outcome(KernelState(state.states, state.sweeps, state.memory, {}), diagnostics, sampled)
         return Outcome(None, diagnostics, sampled)
@@ -484,6 +490,7 @@ def begin(
         state = fill_hidden(hamiltonian, v, generator, fields, observed)
         if not observed:
             clamped = hamiltonian.clamp(v, len(v))
+            # Chains of CD begin at whole rows, so that missing entries are drawn given the others first.
             filled = run_kernel(clamped, Gibbs(), KernelState(state.states, 0), FILLING_SWEEPS, generator)
             state = KernelState(filled.states, 0)
         return state

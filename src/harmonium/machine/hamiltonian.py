@@ -94,6 +94,7 @@ class Hamiltonian:
         below, above = self.layers[l], self.layers[m]
         blocks = J.view(below.n_units, -1, above.n_units, above.columns_per_unit).transpose(1, 2)
         joined = (blocks != 0).any(-1).any(-1)
+        # Within a layer J is symmetric: above the diagonal every pair of units stands once.
         pairs = (joined.triu(1) if l == m else joined).nonzero()
         return pairs, blocks[pairs[:, 0], pairs[:, 1]]
 
@@ -133,6 +134,7 @@ class Hamiltonian:
 
     def tempered(self, beta: float | Tensor) -> Hamiltonian:
         """Returns the Hamiltonian at an inverse temperature of its couplings: a number, or (batch, 1)."""
+        # J is the same object, so that the rungs of a ladder share what was made of it.
         return replace(self, beta=beta if isinstance(beta, Tensor) else float(beta))
 
     def with_layers(self, layers: Sequence[Layer]) -> Hamiltonian:
@@ -143,6 +145,7 @@ class Hamiltonian:
         """Returns the Hamiltonian with entries of the state clamped; see ``Clamp``."""
         like = self.thetas[0][0]
         clamp = Clamp(self.layers, self.graph.visible, held, rows, like, checked)
+        # What is faster without a clamp asks for ``held is None`` alone.
         return replace(self, held=None if clamp.empty else clamp)
 
     def without_cache(self) -> Hamiltonian:
@@ -215,6 +218,7 @@ class Hamiltonian:
             _checks.outside_autocast(self.device.type)
         if drawn and neighbours is None:
             return half_steps.field(self, layer, states)
+        # θ is not in the field, as ψ(B, θ) takes both (FORMULAS §1); so β scales couplings alone.
         l, columns = (layer.layer, layer.columns) if isinstance(layer, Part) else (layer, None)
         field: Tensor | None = None
         for edge, other, above in self.graph.joints[l]:
@@ -265,6 +269,7 @@ class Hamiltonian:
         """Returns ln Σ exp(θ·t(x) + B x) over a layer's states that fit the clamp: (batch,) float64."""
         kind, theta, held = self.layers[layer], self.thetas[layer], self.mask(layer)
         weights = kind.log_partition(field, theta=theta)
+        # A held unit has one state left: in place of ψ, ln of its sum is the weight of that state.
         if held is not None:
             x = self.apply_clamp(layer, torch.zeros_like(field))
             held_weights = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
@@ -295,6 +300,7 @@ class Hamiltonian:
             else:
                 blocks = zip(torch.split(states[l], size), torch.split(states[m], size), strict=True)
                 pair = torch.cat([(times(x) * y).sum(-1, dtype=torch.float64) for x, y in blocks])
+            # Within a layer x J x has every pair twice, as x_i J_ij x_j and as x_j J_ji x_i.
             pair = pair / 2 if l == m else pair
             total = pair if total is None else total + pair
         if total is None:
@@ -357,6 +363,7 @@ class Hamiltonian:
         kind = self.units(layer)[0]
         if antithetic:
             return half_steps.mirrored_noise(kind, (rows, kind.width), self.dtype, generator)
+        # Apart from its use: two coupled chains share the noise, each with fields of its own.
         return kind.noise((rows, kind.width), generator=generator).to(self.dtype)
 
     def pure_noise(self, layer: int, rows: int, generator: torch.Generator) -> Tensor:

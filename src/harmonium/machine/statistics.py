@@ -93,13 +93,16 @@ class Statistics:
         Returns:
             The fields of summed layers that are known now.
         """
+        # Each reading alone has the expectation that is asked for, and so has their mean (FORMULAS §2).
         readings = (summed,) if self.readings is None else self.readings
         weight, read, fields = weight / len(readings), list[list[Tensor]](), dict(fields)
         for reading in readings:
             means = list(states)
+            # Few rows do not fill a GPU: lots of one weight wait, and are one product at the end.
             waits = self._lots.wait and len(readings) == 1 and self._lots.serve(hamiltonian, states)
             for l, layer in enumerate(hamiltonian.layers):
                 if l in reading:
+                    # The field is what a mean costs: it is returned, for whoever draws the layer next.
                     terms, layer_fields = hamiltonian.expect(l, states, exact, fields.get(l))
                     if layer_fields is not None:
                         fields[l] = layer_fields
@@ -171,6 +174,7 @@ class Statistics:
         if sums is None:
             return
         layers, joints = self._hamiltonian.layers, self._hamiltonian.graph.joints
+        # First statistics came with the products, as sums of their columns; x² and the like follow here.
         for x, weight, drawn in sums.rows:
             for l, units in enumerate(layers):
                 if drawn[l] and joints[l] and len(self._thetas[l]) > 1:
