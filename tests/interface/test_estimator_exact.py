@@ -242,7 +242,7 @@ def test_files_and_pickles_keep_joined_columns(rbm, tmp_path) -> None:
     for other in (RBM.load(tmp_path / "rbm"), pickle.loads(pickle.dumps(rbm))):
         np.testing.assert_allclose(other.score_samples(HOLED), rbm.score_samples(HOLED), atol=1e-10)
         pandas.testing.assert_frame_equal(other.impute(HOLED, random_state=1), imputed)
-    assert RBM.load(tmp_path / "rbm").n_hidden in (None, 8)
+    assert RBM.load(tmp_path / "rbm").n_hidden is None
     around = RBM.from_machine(rbm.machine_)
     assert around.n_hidden == 8 and around.transform(FRAME).shape == (ROWS, 8)
 

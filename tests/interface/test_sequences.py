@@ -75,7 +75,7 @@ def test_unknown_letters(tmp_path):
         (">a\r\nMKvv?LAE*\r\n>b\r\nMR..?LAE*\r\n", ["MK?LAE", "MR?LAE"]),
         (">a\nmk*dlae\n>b\nmr-dlae\n", ["MK?DLAE", "MR-DLAE"]),  # at the end it is left out
         ("# STOCKHOLM 1.0\na MKV?LAE\nb MRdDLAE\n#=GC RF xx~xxxx\n//\n", ["MK?LAE", "MRDLAE"]),
-        ("CLUSTAL W\n\na AC?U\nb ACGU\n", ["AC?U", "ACGU"]),
+        ("\nCLUSTAL W\n\na AC?U\nb ACGU\n", ["AC?U", "ACGU"]),
     ],
 )
 def test_question_marks_and_stop_codons_are_unknown_as_x_is(text, expected, tmp_path):

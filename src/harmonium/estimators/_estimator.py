@@ -307,8 +307,9 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
                 raise ValueError(
                     f"expected the machine of a {cls.__name__}, received a {name}'s; {name}.load reads it"
                 )
-            parameters = {name: x for name, x in about.get("parameters", {}).items() if name != "n_hidden"}
-            estimator = cls.from_machine(machine, **parameters)
+            saved = about.get("parameters", {}).items()  # a machine does not show what was left open
+            shown = {name: x for name, x in saved if name != "n_hidden" or x is None}
+            estimator = cls.from_machine(machine, **shown)
             fitted = estimator._require_fitted()
             fitted.n_updates, fitted.numbers = about.get("n_updates", 0), dict(about.get("numbers", {}))
         except (AttributeError, KeyError, TypeError, ValueError) as error:

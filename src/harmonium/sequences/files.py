@@ -249,10 +249,10 @@ def _encoded(parsed: _Parsed, alphabet: str, unknown: str) -> Alignment:
 def _parse(text: str) -> _Parsed:
     """Returns the rows of a file, by the format that its first line tells."""
     lines = text.splitlines()
-    first = next((line.strip() for line in lines if line.strip()), "")
+    title, first = next(((i, x.strip()) for i, x in enumerate(lines, 1) if x.strip()), (1, ""))
     stockholm = first.startswith("# STOCKHOLM")
     in_blocks = stockholm or first.upper().startswith(("CLUSTAL", "MUSCLE"))
-    parsed = _parse_blocks(lines, stockholm) if in_blocks else _parse_fasta(lines)
+    parsed = _parse_blocks(lines, stockholm, title) if in_blocks else _parse_fasta(lines)
     if not parsed.sequences:
         raise ValueError("expected sequences, received none")
     return parsed
@@ -288,16 +288,17 @@ def _parse_fasta(lines: Iterable[str]) -> _Parsed:
     return _Parsed(names, ["".join(pieces) for pieces in parts], places, notes=notes)
 
 
-def _parse_blocks(lines: Iterable[str], stockholm: bool) -> _Parsed:
+def _parse_blocks(lines: Iterable[str], stockholm: bool, title: int) -> _Parsed:
     """Returns the rows of Stockholm or of Clustal, whose sequences may go on in later blocks.
 
-    Clustal has a title, counts behind the letters and lines of marks, which are left out.
+    Clustal has a title, by the number of its line, counts behind the letters and lines of marks, which are
+    left out.
     """
     rows, places, reference = dict[str, list[str]](), list[str](), list[str]()
     block, ended = set[str](), 0
     for number, line in enumerate(lines, 1):
         words = line.split()
-        if not words or (not stockholm and (number == 1 or line[0].isspace())):
+        if not words or (not stockholm and (number == title or line[0].isspace())):
             block.clear()
             continue
         if stockholm and words == ["//"]:
