@@ -23,7 +23,7 @@ from harmonium.sequences import (
     split_by_similarity,
     write_fasta,
 )
-from harmonium.tasks import contacts, mutations
+from harmonium.tasks import contacts, mutations, potts_machine
 
 DATA = Path(os.environ.get("HARMONIUM_DATA", "../shared/data"))
 
@@ -370,6 +370,16 @@ def test_mutations_are_differences_of_log_probabilities(hidden):
         for state in range(3):
             mutant = [*wild[:site], state, *wild[site + 1 :]]
             assert float(found[site, state]) == pytest.approx(log_p(mutant) - log_p(wild), abs=1e-8)
+
+
+def test_couplings_of_the_first_letter_are_zero_in_the_lattice_gas_gauge():
+    machine = potts()
+    other = potts_machine(machine, "lattice-gas")
+    J = other.couplings[0].matrix().detach().view(5, 3, 5, 3)
+    assert float(J[:, 0].abs().max()) < 1e-12 and float(J[..., 0].abs().max()) < 1e-12
+    states = torch.cartesian_prod(*[torch.arange(3)] * 5)
+    v = machine.layers[0].from_digits(states).double()
+    torch.testing.assert_close(exact_log_likelihood(other, v), exact_log_likelihood(machine, v))
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,8 @@ def potts_machine(
         J = J - J[:, g : g + 1] - J[..., g : g + 1] + J[:, g : g + 1, :, g : g + 1]
     potts = BoltzmannMachine([Categorical(sites, states)], {(0, 0): Dense()}, [0], seed=None).double()
     potts.layers[0].set_finite_(bias=h)
-    potts.couplings[0].fill_(J.reshape(sites * states, -1))
+    # Either half has rounding errors of its own, and a pair has one value.
+    potts.couplings[0].fill_(J.reshape(sites * states, -1).triu(1))
     potts.metadata = {
         name: machine.metadata[name] for name in ("encoder", "data") if name in machine.metadata
     }
