@@ -6,6 +6,7 @@ import torch
 from scipy.optimize import minimize
 
 import harmonium as hm
+from harmonium.learning import ClampedChains, Enumeration, Rule
 
 SITES, STATES, DECAY = 3, 3, 0.02
 
@@ -130,10 +131,15 @@ def test_a_fit_that_ends_too_early_warns() -> None:
         fit(make_machine(), updates=3)
 
 
+# Enumerates one side of the gradient and draws the other.
+NOISY_SIDE = Rule("half", ClampedChains(3), Enumeration(clamped=False), "biased")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"rule": "pcd"}, "without noise"),
+        ({"rule": NOISY_SIDE}, "without noise"),
         ({"rule": hm.rules.centred(hm.rules.exact())}, "centred"),
         ({"schedule": "linear"}, "schedule"),
         ({"clip_norm": 1.0}, "clip_norm"),

@@ -454,6 +454,9 @@ def doomed(folder: Path) -> None:
         hm.train(machine, REAL, rule=hm.rules.pcd(1, 8, kernel=Doubtful()), **settings | {
             "on_divergence": "raise", "learning_rate": 0.001, "run_dir": None
         })  # fmt: skip
+    with pytest.raises(ZeroDivisionError):  # which rank 0 alone meets
+        failing = {"metrics": {"m": lambda machine, rows: 1 / 0}, "validation": REAL, "evaluate_every": 2}
+        hm.train(machine, REAL, rule="cd", updates=4, progress=False, distributed="auto", **failing)
     answer = [again, digest(*machine.parameters()), ended.value.step, ended.value.cause]
     (folder / f"diverged {dist.get_rank()}.json").write_text(json.dumps(answer))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,10 +111,11 @@ def test_a_rule_state_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
 
 def test_a_real_divergence_is_caught() -> None:
     wild = hm.BoltzmannMachine([hm.Gaussian(VISIBLE), hm.Bernoulli(HIDDEN)])
-    with pytest.raises(TrainingDiverged, match=r"learning_rate or a smaller clip_norm"):
+    with pytest.raises(TrainingDiverged, match=r"learning_rate or a smaller clip_norm") as ended:
         train(wild, 100 * torch.randn(50, VISIBLE, generator=torch.Generator().manual_seed(0)),
               rule=hm.rules.cd(1), updates=2000, learning_rate=1e3)  # fmt: skip
     assert finite(dict(wild.state_dict()))
+    assert str(pickle.loads(pickle.dumps(ended.value))) == str(ended.value)  # from a pool of processes
 
 
 # Finite, but far away ---------------------------------------------------------------------------------------

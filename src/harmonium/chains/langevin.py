@@ -111,8 +111,7 @@ class Langevin(Kernel):
             size *= 0.5 * (1 + math.cos(math.pi * (state.sweeps % planned) / planned))
         adjusted = self.adjust is not None and state.sweeps >= self.adjust
         common = (size,) if self.variance == "mean" else None
-        heat = math.sqrt(self.temperature)
-        spread = heat * math.sqrt(2 * size)
+        spread = math.sqrt(2 * size * self.temperature)
         return Relaxation(1 - size, spread, True, adjusted, self.temperature, common, self.temperature)
 
     def step(

@@ -129,7 +129,7 @@ def _amounts(cells: Sequence[str], plain: bool) -> list[Reading]:
     if len(readings) == 2 and readings[0].values == readings[1].values:
         return [readings[0]._replace(arguments=named)]
     # Where dollars, pounds and yen are paid a point stands before decimals.
-    return readings[:1] if sign and sign in "$£¥" else readings
+    return readings[:1] if sign in {"$", "£", "¥"} else readings
 
 
 def _moments(cells: Sequence[str]) -> list[Reading]:

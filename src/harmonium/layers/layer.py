@@ -1,4 +1,4 @@
-"""The base of all kinds of units: a log-partition and what follows from it; and of two families of them."""
+"""The base of all kinds of units: a log-partition and what follows from it."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class Rule:
     @property
     def noiseless(self) -> bool:
         """True if equal rows always give an equal gradient, of one objective."""
-        return self.free.noiseless and self.condition_on is None
+        return self.clamped.noiseless and self.free.noiseless and self.condition_on is None
 
     @cached_property
     def density_share(self) -> float:

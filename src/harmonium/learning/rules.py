@@ -184,7 +184,7 @@ def mean_field_pcd(
 
 @recipe
 def mean_field(solutions: int | None = None, **settings: Any) -> Rule:
-    """Naive mean field in both phases; for comparison: it neglects what holds the weights down.
+    """Naive mean field in both phases; for comparison: it leaves out the Onsager term of ``tap``.
 
     Args:
         solutions: see ``tap``.

@@ -1,5 +1,4 @@
-"""Likelihood: exact by enumeration, by annealing and by TAP, bounds for deep machines,
-pseudo-likelihood, and how well hidden cells are predicted."""
+"""Likelihood: exact, annealed, by TAP, bounded for deep machines, pseudo-likelihood; cells as predicted."""
 
 from harmonium.likelihood.annealing import ais as ais
 from harmonium.likelihood.evaluation import (

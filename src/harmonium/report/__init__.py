@@ -1,4 +1,4 @@
-"""Reports: image grids, plots, the quality of samples and model cards."""
+"""Reports: image grids, plots, the quality of samples and the page of a run."""
 
 from harmonium.report.columns import compare_columns as compare_columns
 from harmonium.report.equilibrium import (

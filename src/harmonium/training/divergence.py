@@ -37,6 +37,10 @@ class TrainingDiverged(RuntimeError):
     learning_rate: float = math.nan  # of the last update, or of the one that was refused
     checkpoint: Path | None = None  # the last good one; None: none was written
 
+    def __post_init__(self) -> None:
+        # What pickle makes it from again: else a pool of processes would break in place of telling.
+        self.args = self.cause, self.step, self.learning_rate, self.checkpoint
+
     def __str__(self) -> str:
         return (
             f"training diverged after {self.step} updates: {self.cause}; learning rate "

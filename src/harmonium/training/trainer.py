@@ -107,7 +107,7 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
 
 def _find_attempt(settings: Settings) -> int:
     """Returns how often the rate of the run that a folder holds was lowered; 0 where it holds none."""
-    with suppress(OSError, ValueError):  # damaged, or of no attempt: the run itself will say so
+    with suppress(OSError, KeyError, ValueError):  # damaged, or of no attempt: the run itself will say so
         content, *_ = read_last(Path(str(settings.run_dir)))
         saved: Any = content["settings"].get("learning_rate") if content else None
         return [settings.slower(number).learning_rate for number in range(_TIMES + 1)].index(saved)
@@ -341,7 +341,10 @@ class Run:
         state = self.state
         if problem := self.monitor.check(state.step):
             self.refuse(problem)
-        values = self.evaluate(self.judged) if evaluating and state.group.is_rank_zero else {}
+        values: dict[str, float] = {}
+        if evaluating:
+            with state.group.on_rank_zero() as leads:  # a metric that raises ends all processes
+                values = self.evaluate(self.judged) if leads else {}
         state.metrics.update(values)
         measured = {"weight_norm": self.monitor.weight_norm, **values}
         state.history.record(state.step, time.perf_counter() - self.started, self.last_result.rate, measured)
