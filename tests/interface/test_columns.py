@@ -236,6 +236,20 @@ def test_densities_and_probabilities_of_a_column_add_to_1_also_after_training() 
     assert (drawn["paid"] == 0).mean() == pytest.approx(0.4, abs=0.06)
 
 
+def test_numbers_beside_zeros_keep_their_long_tail() -> None:
+    """Uniform states decode to the mean and deviation of a skewed column, also where one number is common."""
+    rng = np.random.default_rng(7)
+    skewed = np.exp(rng.normal(3, 1.2, 2000))
+    for positive in (skewed, np.minimum(skewed, 60), np.maximum(np.round(skewed), 12)):
+        x = np.where(rng.random(2000) < 0.3, 0.0, positive)
+        coding = Column.fit(cells_of(x))
+        assert isinstance(coding, Quantiles) and np.all(np.diff(coding.states_of(np.unique(x))) > 0)
+        uniform = np.linspace(0, coding.states[-1], 20_001)[1:]
+        decoded, seen = coding.cells_of(uniform), x[x > 0]
+        assert decoded.mean() == pytest.approx(seen.mean(), rel=0.1)
+        assert decoded.std() == pytest.approx(seen.std(), rel=0.2)
+
+
 def test_a_transform_is_asked_for_by_name() -> None:
     values = cells_of(np.exp(RANDOM.normal(size=40)))
     for name, coding in (("none", Line), ("log", Logarithm), ("quantile", Quantiles)):

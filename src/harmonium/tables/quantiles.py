@@ -23,7 +23,8 @@ _SHRUNK = 1e-3  # share of its states that a common number leaves between itself
 _KNOT = 0.6  # standard deviations between two points of a normal column: shorter lines follow the noise
 _STEEP = 10.0  # times as steep as both neighbours, from which on a piece is a gap
 _CROWD = 20  # different cells on either side of a gap that is wider than them: 1 in 3^20 by chance
-_PIECES = 10  # lines at most for what is not zero
+_PIECES = 10  # equal shares of what is not zero, each a line
+_TAIL = 5  # cells at least on the last line: the last share is halved down to them, for long tails
 
 
 @final
@@ -72,12 +73,16 @@ class Quantiles(ColumnCodec):
             return _normal(numbers, weights_of(cells, weights))
         if numbers.min() < 0 or numbers.max() == 0:
             raise ValueError(f"expected numbers from 0, some above it, received {numbers.min():g}")
-        seen, levels, _ = _levels(numbers[numbers > 0], None)
+        positive = numbers[numbers > 0]
+        seen, levels, _ = _levels(positive, None)
         last = len(numbers) / (len(numbers) + 1)  # room for one cell beyond the largest
-        knots = np.linspace(0.0, 1.0, min(_PIECES, len(seen)) + 1)
-        points = np.unique([0.0, *np.interp(knots[1:-1], levels, seen), seen[-1]])
-        states = np.linspace(0.0, last, len(points))
-        return {"points": points.tolist(), "states": states.tolist(), "zero": True}
+        knots = np.linspace(0.0, 1.0, min(_PIECES, len(seen)) + 1)[1:-1]
+        halvings = max(0, int(math.log2(len(positive) / (_PIECES * _TAIL))))
+        knots = np.append(knots, 1.0 - 0.5 ** np.arange(1, halvings + 1) / _PIECES)
+        knots = np.unique(np.maximum(knots, levels[0]))
+        knots = knots[knots < levels[-1]]
+        points = [0.0, *np.interp(knots, levels, seen).tolist(), float(seen[-1])]
+        return {"points": points, "states": [0.0, *(last * knots).tolist(), last], "zero": True}
 
     @property
     def common(self) -> dict[float, tuple[float, float]]:
