@@ -41,6 +41,13 @@ def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the files of figures empty, where a test does not look at their pixels."""
+    figure = pytest.importorskip("matplotlib.figure")
+    monkeypatch.setattr(figure.Figure, "savefig", lambda self, file, **settings: None)
+
+
+@pytest.fixture
 def one_thread() -> Iterator[None]:
     """Bits of real sums depend on the number of threads."""
     before = torch.get_num_threads()

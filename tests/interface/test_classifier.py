@@ -79,7 +79,7 @@ def test_images_of_784_pixels_are_learned_with_any_number_of_hidden_units(
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_probabilities_are_those_of_enumeration(objective: str) -> None:
     X, y = flags()
-    classifier = small(objective=objective, joint=0.3, learning_rate=0.1, epochs=60).fit(X, y)
+    classifier = small(objective=objective, joint=0.3, learning_rate=0.2, epochs=25).fit(X, y)
     weights = by_hand(classifier, X)
     expected = np.exp(weights - np.logaddexp.reduce(weights, 1)[:, None])
     np.testing.assert_allclose(classifier.predict_proba(X), expected, rtol=0, atol=1e-10)
@@ -129,17 +129,26 @@ def _missing_as(kind: str, y: np.ndarray, gone: np.ndarray):
     return [None if g else v for v, g in zip(y.tolist(), gone, strict=True)]
 
 
-@pytest.mark.parametrize("kind", ["NaN", "None", "-1", "NaN beside text"])
-def test_missing_labels_are_one_thing_however_they_are_written(kind: str) -> None:
+@pytest.fixture(scope="module")
+def without_some() -> RBMClassifier:
+    """Has learned from rows of which a third have None for a label."""
+    X, y = flags()
+    return small(joint=0.5).fit(X, _missing_as("None", y, np.arange(len(y)) % 3 == 1))
+
+
+@pytest.mark.parametrize("kind", ["NaN", "-1", "NaN beside text"])
+def test_missing_labels_are_one_thing_however_they_are_written(
+    kind: str, without_some: RBMClassifier
+) -> None:
     X, y = flags()
     gone = np.arange(len(y)) % 3 == 1
-    reference = small(joint=0.5).fit(X, _missing_as("None", y, gone))
     missing_label = -1 if kind == "-1" else None
     classifier = small(joint=0.5, missing_label=missing_label).fit(X, _missing_as(kind, y, gone))
     assert len(classifier.classes_) == 3
-    np.testing.assert_array_equal(classifier.predict_proba(X), reference.predict_proba(X))
-    everything = small(joint=0.5).fit(X, y)
-    assert not np.allclose(classifier.predict_proba(X), everything.predict_proba(X))
+    np.testing.assert_array_equal(classifier.predict_proba(X), without_some.predict_proba(X))
+    if kind == "NaN":
+        everything = small(joint=0.5).fit(X, y)
+        assert not np.allclose(classifier.predict_proba(X), everything.predict_proba(X))
 
 
 def test_rows_without_a_label_teach_a_generative_machine_only() -> None:
@@ -191,7 +200,7 @@ def test_whole_weights_are_repetitions(objective: str) -> None:
 
 def test_samples_given_a_label() -> None:
     X, y = blobs(300)
-    classifier = small(objective="joint", n_hidden=8, epochs=180, learning_rate=0.03).fit(X, y)
+    classifier = small(objective="joint", n_hidden=8, epochs=80, learning_rate=0.06).fit(X, y)
     for label in classifier.classes_:
         rows, labels = classifier.sample(200, label=label, sweeps=100, random_state=1)
         assert rows.shape == (200, 2) and set(labels) == {label}

@@ -60,6 +60,7 @@ def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> 
     assert "columns" in cli.refuse("landscape", path, "digits")
 
 
+@pytest.mark.usefixtures("blank_figures")
 @pytest.mark.parametrize("solver", ["adatap", "relaxed_bp"])
 def test_other_solvers_by_the_command(cli: CommandLine, tmp_path: Path, solver: str) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(8)])

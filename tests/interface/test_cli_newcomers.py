@@ -73,7 +73,8 @@ def test_a_mistake_is_answered(
 ) -> None:
     monkeypatch.chdir(folder)
     if not Path("run").exists():
-        cli.succeed("train", "table.csv", "run", "--hidden", 2, "--updates", 2, "--threads", 1)
+        by_chains = ("--method", "chains", "--hidden", 2, "--updates", 2, "--threads", 1)
+        cli.succeed("train", "table.csv", "run", *by_chains)
     arguments, words = MISTAKES[name]
     answer = cli.refuse(*arguments)
     assert [word for word in words if word not in answer] == [], answer

@@ -380,7 +380,7 @@ def test_samples_from_data_stand_beside_those_from_noise(cli: CommandLine, tmp_p
     machine.couplings[0].fill_(0.3 * (1 - torch.eye(40)))
     machine.save(tmp_path / "modes.safetensors")
     np.save(tmp_path / "up.npy", np.ones((30, 40), dtype=np.float32))
-    data = ("--data", tmp_path / "up.npy", "--sweeps", 5, *QUICK[2:])
+    data = ("--data", tmp_path / "up.npy", *QUICK, "--mixing-sweeps", 1)
     cli.succeed("report", tmp_path / "modes.safetensors", *data)
     content = (tmp_path / "modes.html").read_text()
     shown = content.partition("samples from data")[2].partition("</table>")[0]

@@ -94,7 +94,7 @@ def test_training_ends_at_a_correlation(cli: CommandLine, family: Path, tmp_path
     rows, weights = Codec.of(machine).rows(dataset).all(), similarity_weights(dataset.samples, 0.8)
     other = hm.report.resampling(machine, rows, weights=weights, chains=1000, sweeps=50, seed=5)
     assert abs(found - float(other.correlation[-1])) < 0.1
-    high = ("--until-correlation", 1, "--validation", family, *options)
+    high = ("--until-correlation", 1, "--validation", family, *options, "--updates", 4)
     result = cli.succeed("train", family, tmp_path / "long", *high).json
     assert {"pair_correlation", "pseudo_log_likelihood"} <= result["metrics"].keys()
     assert "until_correlation" in (tmp_path / "long" / "run.toml").read_text()

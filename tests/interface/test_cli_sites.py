@@ -19,6 +19,7 @@ from harmonium.tables import Codec
 
 from .command_line import CommandLine, train_once
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
 SITES = 8
 LETTERS = "-ACGU"
 

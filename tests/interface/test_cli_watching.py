@@ -68,6 +68,7 @@ def test_held_out_rows_may_have_holes(cli: CommandLine, tmp_path: Path) -> None:
     table = [[a, "" if i % 3 else a + rng.normal(), "yes" if a else "no"] for i, a in enumerate([0, 1] * 20)]
     (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{a},{b},{y}\n" for a, b, y in table))
     data, more = tmp_path / "t.csv", ("--validation", tmp_path / "t.csv", "--method", "chains")
+    more += ("--evaluate-every", 20)
     metrics = cli.train(data, tmp_path / "usual", *more)["metrics"]
     assert set(metrics) == {"predictive_log_score"} and -5 < metrics["predictive_log_score"] < 0
     metrics = cli.train(data, tmp_path / "run", *more, "--metric", "likelihood")["metrics"]
@@ -83,6 +84,7 @@ def test_held_out_rows_may_have_holes(cli: CommandLine, tmp_path: Path) -> None:
     np.save(tmp_path / "wide.npy", wide)
     np.save(tmp_path / "ones.npy", np.ones((30, 40), np.float32))
     options = ("--validation", tmp_path / "wide.npy", "--metric", "likelihood", "--hidden", 40)
+    options += ("--evaluate-every", 20)
     metrics = cli.train(tmp_path / "ones.npy", tmp_path / "wide", *options)["metrics"]
     assert "variational_bound" in metrics and "log_likelihood" not in metrics
     (tmp_path / "c.csv").write_text("a,c\n0,x\n1,\n0,y\n1,x\n")

@@ -101,7 +101,7 @@ DATA: dict[str, Callable[[], Any]] = {
 @pytest.mark.mostly_nightly(2)
 def test_an_estimator_reads_rows_twice_and_encodes_them_once(name: str, counts: Counts) -> None:
     X = DATA[name]()
-    hm.RBM(4, method="chains", epochs=3, random_state=0).fit(X)
+    hm.RBM(4, method="chains", epochs=2, batch_size=1000, random_state=0).fit(X)
     # Simple distributions are fitted to a few rows, and some tell the rate.
     assert len(X) <= counts.read <= 2 * len(X) + 512 + OF_RATE
     assert counts.encoded <= len(X) + 1  # a row of zeros tells the width
@@ -114,7 +114,7 @@ def test_the_command_reads_a_table_twice(
     table = frame()
     table.to_csv(tmp_path / "x.csv", index=False)
     counts.read = counts.encoded = 0
-    by_chains = ("--method", "chains", "--hidden", 4, "--updates", 50)
+    by_chains = ("--method", "chains", "--hidden", 4, "--updates", 5, "--batch-size", 1000)
     cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", *by_chains, *options)
     some = 512 + OF_RATE + JUDGED  # simple distributions are fitted to 512, where there is no label
     assert counts.read <= 2 * len(table) + some and counts.encoded <= len(table) + some

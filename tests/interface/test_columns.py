@@ -35,7 +35,7 @@ FRAME = pandas.DataFrame(
     }
 )
 LEFT_OUT = ["id", "number", "one", "empty"]
-SMALL: dict[str, Any] = {"n_hidden": 4, "method": "chains", "max_updates": 60, "random_state": 0}
+SMALL: dict[str, Any] = {"n_hidden": 4, "method": "chains", "max_updates": 30, "random_state": 0}
 
 
 def holed(frame: Any = FRAME) -> Any:

@@ -121,6 +121,8 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for block in blocks(page.read_text("utf-8")):
+        if page == PAGES[0]:  # each example of a newcomer's first page runs without the one before
+            namespace = {"__name__": "__main__"}
         if block.reason is None:
             # The empty lines make a traceback name the line of the page.
             with redirect_stdout(StringIO()) as printed:
@@ -148,15 +150,6 @@ def test_notebooks_run(notebook: Path) -> None:
             result = eval(code, namespace)
             for name in ("_repr_html_", "_repr_svg_"):
                 getattr(result, name, str)()
-
-
-@pytest.mark.parametrize("number", range(2))
-def test_each_example_of_the_readme_runs_by_itself(number: int) -> None:
-    """With what ``pip install '.[all]'`` brings, and nothing of the block before."""
-    code = [block for block in blocks((ROOT / "README.md").read_text("utf-8")) if block.reason is None][
-        number
-    ].code
-    exec(compile(code, "README.md", "exec"), {})
 
 
 def test_pages_ask_no_other_server() -> None:

@@ -18,7 +18,7 @@ from harmonium.training import as_root, choose, stream_seed
 from .command_line import CommandLine
 
 X = hm.data.bars_and_stripes().astype(np.uint8)
-SEED, UPDATES = 3, 40
+SEED, UPDATES = 3, 10
 
 # Options of the command, and parameters of the estimator.
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -32,6 +32,7 @@ EPOCHS = {"check_classifiers_train": 20, "check_classifiers_classes": 20, "check
     ]
 )
 @pytest.mark.mostly_nightly(33)
+@pytest.mark.usefixtures("short_fits")
 def test_scikit_learn_check(estimator, check):
     name = check.func.__name__
     if name == "check_regressors_train":  # which asks for a fit that explains half of the variance

@@ -79,7 +79,7 @@ def test_a_unit_of_several_columns_is_missing_as_a_whole() -> None:
 
 @pytest.mark.parametrize("rule", sorted({*hm.rules.RECIPES} - {"quadrature"}))
 def test_every_rule_takes_gaps_and_weights_together(rule: str) -> None:
-    made = train(HOLED, rule=rule, weights=np.arange(12.0))
+    made = train(HOLED, machine().float(), rule=rule, weights=np.arange(12.0))
     assert all(bool(parameter.isfinite().all()) for parameter in made.parameters())
 
 

@@ -12,7 +12,7 @@ import harmonium as hm
 
 pd = pytest.importorskip("pandas")
 
-LEARNER = hm.RBM(4, method="chains", max_updates=100)
+LEARNER = hm.RBM(4, method="chains", max_updates=50)
 
 
 def table(rows=80):

@@ -51,10 +51,11 @@ def test_directions_of_sequences_do_not_depend_on_the_gauge(hidden: int) -> None
         torch.testing.assert_close(found.values, values, atol=1e-5, rtol=0)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_sequences_are_looked_into(cli: CommandLine, tmp_path: Path) -> None:
     """Data lie along the first direction as the pairs of letters that they were made of."""
     (tmp_path / "family.txt").write_text("ACGUA\nACGUC\nACGUG\nUGCAU\nUGCAC\nUGCAG\n" * 5)
-    steps = ("--hidden", 0, "--updates", 40, "--learning-rate", 0.2, "--threads", 1)
+    steps = ("--hidden", 0, "--updates", 20, "--learning-rate", 0.2, "--threads", 1)
     cli.succeed("train", tmp_path / "family.txt", tmp_path / "run", *steps)
     found = cli.succeed("inspect", tmp_path / "run", "--sweeps", 20, "--json").json
     assert "logos.png" in found["files"] and "directions.png" in found["files"]

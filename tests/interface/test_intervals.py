@@ -15,9 +15,13 @@ import torch
 import harmonium as hm
 
 from .command_line import CommandLine
+from .conftest import shorten
 
 torch.set_num_threads(1)
-pytestmark = pytest.mark.filterwarnings("ignore:X. nothing is learned")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:X. nothing is learned"),
+    pytest.mark.usefixtures("short_fits"),
+]
 
 
 def table(rows: int = 240) -> pd.DataFrame:
@@ -41,7 +45,9 @@ def holes(rows: int = 240) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def rbm() -> Any:
-    return hm.RBM(random_state=0).fit(holes())
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        return hm.RBM(random_state=0).fit(holes())
 
 
 def test_every_missing_cell_has_an_interval_or_a_set(rbm: Any) -> None:

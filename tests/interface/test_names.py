@@ -58,14 +58,15 @@ class Text(NamedTuple):
 
 
 @cache
-def trees() -> dict[str, ast.Module]:
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in SOURCES}
+def trees() -> dict[str, list[ast.AST]]:
+    """Returns the nodes of every source, each before what it holds."""
+    return {str(path.relative_to(ROOT)): [*ast.walk(ast.parse(path.read_text("utf-8")))] for path in SOURCES}
 
 
-def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def strings(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yields the line and the text of every string, docstrings among them; values in an f-string as {}."""
     inside: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             inside.update(node.values)
             parts = [str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values]
@@ -78,7 +79,7 @@ def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def written() -> list[Text]:
     """Returns pages, docstrings, messages and comments."""
     pages = [Text(path.name, 1, path.read_text("utf-8")) for path in PAGES]
-    code = [Text(path, line, text) for path, tree in trees().items() for line, text in strings(tree)]
+    code = [Text(path, line, text) for path, nodes in trees().items() for line, text in strings(nodes)]
     comments = [
         Text(path, number, line.partition("# ")[2])
         for path in trees()
@@ -114,13 +115,17 @@ def modules() -> dict[str, ModuleType]:
     return found
 
 
+NAMED = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg", ast.alias: "name"}
+NAMED |= {ast.FunctionDef: "name", ast.AsyncFunctionDef: "name", ast.ClassDef: "name"}
+
+
 @cache
 def used() -> frozenset[str]:
     """Returns every name in the sources: of modules, functions, classes, attributes and arguments."""
     found = {part for path in SOURCES for part in path.with_suffix("").parts}
-    for node in chain.from_iterable(map(ast.walk, trees().values())):
-        for field in ("id", "attr", "name", "arg"):
-            found.update(str(getattr(node, field, "")).split("."))
+    for node in chain.from_iterable(trees().values()):
+        if (field := NAMED.get(type(node))) is not None:
+            found.update(str(getattr(node, field)).split("."))
     return frozenset(found)
 
 

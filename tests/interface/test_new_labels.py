@@ -30,7 +30,7 @@ FAR = FRAME.assign(
     age=np.where(np.arange(ROWS) % 5, FRAME["age"], 300.0),
     visits=np.where(np.arange(ROWS) % 9, FRAME["visits"], np.where(np.arange(ROWS) % 2, 99.0, 1.5)),
 )
-SMALL = {"n_hidden": 3, "method": "chains", "epochs": 1, "random_state": 0}
+SMALL = {"n_hidden": 3, "method": "chains", "max_updates": 2, "random_state": 0}
 
 
 def count_warnings(call) -> int:

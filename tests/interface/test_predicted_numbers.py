@@ -38,7 +38,7 @@ every_hole = pytest.mark.parametrize("holes", HOLES)
 
 @pytest.fixture(scope="module")
 def rbm() -> RBM:
-    return RBM(5, method="chains", max_updates=600, learning_rate=0.2, random_state=0, **COUNTS).fit(FRAME)
+    return RBM(5, method="chains", max_updates=300, learning_rate=0.2, random_state=0, **COUNTS).fit(FRAME)
 
 
 def predicted(made: RBM | DBM, rows: pandas.DataFrame, column: str, **how: Any) -> np.ndarray:
@@ -73,12 +73,12 @@ def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
     mean, deviation = p @ values, np.sqrt(p @ values**2 - (p @ values) ** 2)
     assert np.abs(mean - p.argmax(1)).max() > 0.2  # the mode is another answer
     np.testing.assert_allclose(predicted(rbm, rows, "visits", method="exact"), mean, atol=1e-6)
-    auto = predicted(rbm, rows, "visits", sweeps=150, random_state=1)
-    # Ten chains of 75 conditional means each; were a chain but three independent draws, z above 5 in one of
+    auto = predicted(rbm, rows, "visits", sweeps=60, random_state=1)
+    # Ten chains of 30 conditional means each; were a chain but three independent draws, z above 5 in one of
     # these 36 comparisons would have a chance of 2e-5.
     error = deviation / np.sqrt(30)
     assert (np.abs(auto - mean) < 5 * error).all()
-    gibbs = predicted(rbm, rows, "visits", method="gibbs", sweeps=150, random_state=1)
+    gibbs = predicted(rbm, rows, "visits", method="gibbs", sweeps=60, random_state=1)
     assert (np.abs(gibbs - mean) < 5 * error).all() and (gibbs != np.round(gibbs)).all()
     if holes == "whole":
         np.testing.assert_allclose(auto, mean, atol=1e-6)
@@ -94,7 +94,7 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
         with out.open() as file:
             header, *cells = csv.reader(file)
         told = np.array([float(cell) for (cell,) in cells])
-        values = np.arange(7.0) if column == "visits" else np.linspace(140.0, 205.0, 131)
+        values = np.arange(7.0) if column == "visits" else np.linspace(140.0, 205.0, 66)
         mean = hamiltonian(rbm, UNRELATED, column, values) @ values
         assert header == [column]
         np.testing.assert_allclose(told, mean, atol=atol)
@@ -106,9 +106,9 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
 @pytest.mark.mostly_nightly(1)
 @every_hole
 def test_a_real_number_is_predicted_by_its_mean_without_chains(rbm: RBM, holes: str) -> None:
-    rows, values = HOLES[holes], np.linspace(140, 205, 131)
+    rows, values = HOLES[holes], np.linspace(140, 205, 66)
     mean = hamiltonian(rbm, rows, "height", values) @ values
     for method in ("auto", "exact"):
         np.testing.assert_allclose(predicted(rbm, rows, "height", method=method), mean, rtol=1e-5)
-    chains = predicted(rbm, rows, "height", method="gibbs", sweeps=150, random_state=1)
+    chains = predicted(rbm, rows, "height", method="gibbs", sweeps=60, random_state=1)
     assert 0 < np.abs(chains - mean).max() < 1.5

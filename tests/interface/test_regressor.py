@@ -68,6 +68,7 @@ def test_weights_of_classes_are_weights_of_their_rows() -> None:
         hm.RBMClassifier(**options, class_weight={"usul": 1.0}).fit(TABLE, label)
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_quantiles_have_the_digits_of_the_target_whatever_the_type_of_the_rows() -> None:
     X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
     regressor = hm.RBMRegressor(draws=9, random_state=0).fit(X, 1e9 + X[:, 0].astype(float))

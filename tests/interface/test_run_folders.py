@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def run(run_dir: Path | None, *observers: Any, **settings: Any) -> TrainingRun:
     """The run of the tests of resuming, with callbacks: checkpoints after every tenth of 60 updates."""
     return resumable(run_dir, callbacks=observers, optimizer="adam", momentum=0.0, **settings)
+
+
+@cache
+def whole_run() -> TrainingRun:
+    """That run without a folder, which nothing ended early."""
+    return run(None)
 
 
 def at(step: int, do: Callable[[], Any]) -> Callable[[Update], None]:
@@ -57,7 +64,7 @@ def test_a_folder_in_use_is_refused_by_name(how: dict[str, bool], tmp_path: Path
         with pytest.raises(ValueError, match=rf"^run_dir: .*{who}"):
             run(tmp_path, **how)
 
-    assert_same(run(None), run(tmp_path, at(15, second)))
+    assert_same(whole_run(), run(tmp_path, at(15, second)))
     with pytest.raises(Crash):
         run(tmp_path, at(7, crash), overwrite=True)
     assert not (tmp_path / "lock.json").exists()
@@ -67,7 +74,7 @@ def test_a_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
     left = {"process": 4_000_000, "host": socket.gethostname()}
     for content in (json.dumps(left).encode(), b""):  # empty: it died before it could sign
         (tmp_path / "lock.json").write_bytes(content)
-        assert_same(run(None), run(tmp_path, overwrite=True))
+        assert_same(whole_run(), run(tmp_path, overwrite=True))
         assert not (tmp_path / "lock.json").exists()
 
 
@@ -150,7 +157,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(how: str, tmp_path: Pa
         run(tmp_path, at(21, crash), resume=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert_same(run(None), run(tmp_path, resume=True))
+        assert_same(whole_run(), run(tmp_path, resume=True))
 
 
 def test_where_both_are_damaged_the_error_says_what_can_be_done(tmp_path: Path) -> None:
@@ -184,7 +191,7 @@ def test_a_run_ended_between_two_renames_goes_on(
     (tmp_path / ".checkpoint.safetensors.abc").write_bytes(b"left")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert_same(run(None), run(tmp_path, resume=True))
+        assert_same(whole_run(), run(tmp_path, resume=True))
     assert not list(tmp_path.glob(".*"))
 
 
@@ -199,7 +206,7 @@ def test_a_folder_renamed_during_a_run_is_resumed_where_it_is(tmp_path: Path) ->
     with pytest.raises(OSError, match=message):
         run(here, at(13, lambda: here.rename(there)))
     assert not here.exists()
-    assert_same(run(None), run(there, resume=True))
+    assert_same(whole_run(), run(there, resume=True))
 
 
 def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
@@ -207,7 +214,7 @@ def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
         (tmp_path / f".{name}.abcd1234").write_bytes(b"left")
         (tmp_path / f".{name}.folder").mkdir()
         (tmp_path / f".{name}.folder" / "mine").write_bytes(b"mine")
-    assert_same(run(None), run(tmp_path, resume=True))
+    assert_same(whole_run(), run(tmp_path, resume=True))
     assert sorted(path.suffix for path in tmp_path.glob(".*")) == [".folder"] * 4
 
 

@@ -34,6 +34,7 @@ def fit(label: bool, **watch: Any) -> TrainingRun:
     return train_table(machine, v, objective=Objective([0], 0.1) if label else Objective(), seed=4, **watch)
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("label", [False, True], ids=["table", "labels"])
 def test_seconds_count_the_search(label: bool) -> None:
     """The time of a run is that of all fits, of which the last one takes a small part."""

@@ -9,7 +9,7 @@ import signal
 import threading
 import tomllib
 import warnings
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,12 @@ def run(
     """The run of these tests, with other settings where given."""
     settings = {**SETTINGS, "run_dir": run_dir, **settings}
     return train(machine() if on is None else on, data() if X is None else X, **settings)
+
+
+@cache
+def whole_run() -> TrainingRun:
+    """The run of these tests without a folder, which nothing ended early."""
+    return run(None)
 
 
 class Crash(Exception):
@@ -123,7 +129,7 @@ def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, tmp_path: Path
 
 
 def test_resume_where_there_is_no_run_starts_one(tmp_path: Path) -> None:
-    assert_same(run(None), run(tmp_path / "new" / "folder", resume=True))
+    assert_same(whole_run(), run(tmp_path / "new" / "folder", resume=True))
 
 
 def test_resuming_a_completed_run_returns_it(tmp_path: Path) -> None:
@@ -215,7 +221,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     (tmp_path / ".checkpoint.safetensors.left").write_bytes(
         b"what a kill in the middle of a checkpoint leaves"
     )
-    assert_same(run(None), run(tmp_path, resume=True))
+    assert_same(whole_run(), run(tmp_path, resume=True))
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
@@ -224,7 +230,7 @@ def test_a_signal_finishes_the_update_saves_and_returns(number: signal.Signals, 
     assert process(tmp_path, 37, number) == 0
     assert read_checkpoint(tmp_path / "checkpoint.safetensors")["step"] == 37
     assert not (tmp_path / "machine.safetensors").exists()
-    assert_same(run(None), run(tmp_path, resume=True))
+    assert_same(whole_run(), run(tmp_path, resume=True))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +260,7 @@ def test_a_second_control_c_stops_at_once(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, callbacks=[twice])
     assert signal.getsignal(signal.SIGINT) is handler
-    assert_same(run(None), run(tmp_path, resume=True))
+    assert_same(whole_run(), run(tmp_path, resume=True))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -283,7 +289,7 @@ def test_a_handler_of_sigterm_that_somebody_set_stays() -> None:
 
 def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path) -> None:
     assert process(tmp_path, 37, signal.SIGTERM, signal.SIGTERM) == -signal.SIGTERM
-    assert_same(run(None), run(tmp_path, resume=True))
+    assert_same(whole_run(), run(tmp_path, resume=True))
 
 
 def test_training_works_outside_the_main_thread() -> None:
@@ -363,7 +369,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     assert caught.value.errno == errno.ENOSPC
     assert {path.name for path in tmp_path.iterdir()} == {"run.toml", *CHECKPOINTS, "history.jsonl"}
     monkeypatch.undo()
-    assert_same(run(None), run(tmp_path, resume=True))
+    assert_same(whole_run(), run(tmp_path, resume=True))
 
 
 @pytest.mark.parametrize("newer", [False, True])
