@@ -90,7 +90,8 @@ def test_a_machine_that_mixes_passes_and_one_that_does_not_is_told() -> None:
     names = ["free energy", *(f"edge (0, 1), direction {k}" for k in (1, 2, 3))]
     assert list(found.quantities) == names
     assert all(name in repr(found) for name in names) and "of 50000 draws" in repr(found)
-    assert diagnose_chains(mixing).quantities == found.quantities  # as often as it is asked
+    again = [diagnose_chains(mixing, chains=4, sweeps=40).quantities for _ in range(2)]
+    assert again[0] == again[1]  # as often as it is asked
 
     stuck = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(8)])
     with torch.no_grad():

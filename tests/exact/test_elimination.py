@@ -277,8 +277,8 @@ def strip(height: int = 5, width: int = 3) -> hm.BoltzmannMachine:
 
 
 def test_tasks_are_exact_on_a_strip() -> None:
-    """Predictions, means and draws of what rows lack, beside the enumeration of 2^20 states."""
-    machine = strip()
+    """Predictions, means and draws of what rows lack, beside the enumeration of 2^16 states."""
+    machine = strip(4)
     states, p = graphs.oracle_of(machine).probabilities()
     p, v = p.detach(), states[0]
     assert not has_hidden_states(machine.graph, machine.layers)
@@ -295,8 +295,8 @@ def test_tasks_are_exact_on_a_strip() -> None:
         expected = weight @ v[fits]
         torch.testing.assert_close(filled.mean[i], expected)
         error = (drawn.rows[2000 * i : 2000 * (i + 1)].mean(0) - expected).abs()
-        deviation = (expected * (1 - expected) / 2000).sqrt()
-        assert bool((error <= 5 * deviation + 1e-12).all())  # of 45 means, once in 4e4
+        deviation = (expected * (1 - expected) / 2000).clamp(min=0).sqrt()
+        assert bool((error <= 5 * deviation + 1e-12).all())  # of 36 means, once in 5e4
         others = row.clone()
         others[7] = torch.nan
         fits = ((v == others) | others.isnan()).all(1)

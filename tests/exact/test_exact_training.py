@@ -37,11 +37,10 @@ def independent(rows: Tensor) -> hm.BoltzmannMachine:
     return made
 
 
-@pytest.mark.parametrize("holes", [0.0, 0.2])
-def test_a_planted_machine_is_found(holes: float) -> None:
+def test_a_planted_machine_is_found() -> None:
     truth, rows = planted(3000)
     shown = rows[:2000].clone()
-    hole = torch.rand(2000, 2, generator=torch.Generator().manual_seed(3)) < holes
+    hole = torch.rand(2000, 2, generator=torch.Generator().manual_seed(3)) < 0.2
     shown[:, 5:] = shown[:, 5:].masked_fill(hole, torch.nan)
     made = independent(shown)
     alone = mean_score(made, rows[2000:])
@@ -152,17 +151,16 @@ def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined:
         assert score == pytest.approx(objective(), abs=1e-9)
     rule = hm.rules.hybrid(hm.rules.exact(roots=roots), inputs, joint)
     gradient = rule.gradient(machine, v, seed=0, weights=weights).parameters
-    step = 1e-5
+    step, generator = 1e-5, torch.Generator().manual_seed(4)
     for name, p in machine.named_parameters():
-        found, flat = gradient[name].flatten(), p.data.view(-1)
-        for i in range(len(flat)):
-            before = float(flat[i])
-            ends = []
-            for at in (before + step, before - step):
-                flat[i] = at
-                ends.append(objective())
-            flat[i] = before
-            assert float(found[i]) == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6), name
+        along = torch.randn(p.shape, generator=generator, dtype=torch.float64)
+        before, ends = p.detach().clone(), []
+        for sign in (1, -1):
+            p.data.copy_(before + sign * step * along)
+            ends.append(objective())
+        p.data.copy_(before)
+        slope = float((gradient[name] * along).sum())
+        assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-6), name
 
 
 def test_conditional_fit_keeps_what_tells_labels_best() -> None:

@@ -155,11 +155,11 @@ def test_what_is_no_projection_on_the_pattern_is_refused(
 
 INNER = {
     "one tile": (5, 3, None),
-    "several tiles of whole units": (120, 5, None),
+    "several tiles of whole units": (60, 5, None),
     "a mask over several tiles": (
-        90,
+        40,
         7,
-        torch.rand(90, 90, generator=torch.Generator().manual_seed(1)) < 0.3,
+        torch.rand(40, 40, generator=torch.Generator().manual_seed(1)) < 0.3,
     ),
     "units wider than a tile": (3, 300, None),
 }

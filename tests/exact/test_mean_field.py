@@ -36,7 +36,7 @@ def in_turn(specifications: Sequence[Specification], settings: Sequence[float]) 
     ]
 
 
-budgets = pytest.mark.parametrize("max_sweeps", [1, 2, 5, 1000])
+budgets = pytest.mark.parametrize("max_sweeps", [1, 2, 1000])
 
 
 def start(specification: Specification, rows: int = 4) -> torch.Tensor:
@@ -157,7 +157,7 @@ def test_the_free_energy_never_rises(specification: Specification, clamped: bool
     v = start(specification)
     sweeps = [
         array(naive(machine, v, v if clamped else None, tolerance=1e-300, max_sweeps=n).free_energy)
-        for n in (1, 2, 3, 4, 6, 10, 30)
+        for n in (1, 2, 3, 10)
     ]
     steps = np.diff(np.array(sweeps), axis=0)
     assert (steps <= 1e-10 * (1 + np.abs(sweeps[0]))).all()

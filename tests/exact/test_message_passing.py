@@ -233,7 +233,7 @@ def test_units_of_several_columns_are_refused(solver: str) -> None:
 def test_both_come_to_tap_as_machines_grow(solver: str) -> None:
     """CouplingMatrices N(0, 0.6²/N): the root mean square gap between their means and TAP's falls with N."""
     gaps = []
-    for units in (10, 40, 160):
+    for units in (10, 80):
         squares = []
         for seed in SEEDS:
             machine = hm.BoltzmannMachine([hm.Spin(units), hm.Spin(units)]).double()
@@ -249,5 +249,4 @@ def test_both_come_to_tap_as_machines_grow(solver: str) -> None:
             assert bool(tap.converged.all() and other.converged.all())
             squares += [(a - b).square().mean() for a, b in zip(tap.means, other.means, strict=True)]
         gaps.append(float(torch.stack(squares).mean().sqrt()))
-    assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[0] > 2.5 * gaps[2]
+    assert gaps[0] > 2 * gaps[1]

@@ -73,14 +73,14 @@ def test_fields_count_as_couplings_do() -> None:
     machine.layers[0].set_finite_(bias=bias)
     bias[3] = -0.5
     machine.layers[0].set_finite_(bias=bias)
-    found = hm.tasks.minimise(machine, 20, sweeps=300, method="anneal", seed=0)
+    found = hm.tasks.minimise(machine, 64, sweeps=100, method="anneal", seed=0)
     assert found.energies[0].item() == -0.5 and bool((found.states[0][0] == 1).all())
 
 
 def test_equal_seeds_give_equal_states() -> None:
     pairs, J, _ = hm.data.planted_glass(8, seed=0)
     machine = of_pairs(64, pairs, J)
-    first, second = (hm.tasks.minimise(machine, 10, sweeps=20, method="anneal", seed=4) for _ in range(2))
+    first, second = (hm.tasks.minimise(machine, 64, sweeps=20, method="anneal", seed=4) for _ in range(2))
     assert torch.equal(first.states[0], second.states[0]) and torch.equal(first.counts, second.counts)
 
 
@@ -170,12 +170,6 @@ def test_damaged_graphs_are_refused(tmp_path: Path, text: str, message: str) -> 
     (tmp_path / "G").write_text(text)
     with pytest.raises(ValueError, match=message):
         hm.exchange.read(tmp_path / "G", form="gset")
-
-
-def test_a_weight_that_is_no_number_is_named_by_its_line(tmp_path: Path) -> None:
-    (tmp_path / "G").write_text("2 1\n1 2 nan\n")
-    with pytest.raises(ValueError, match=r"line 2: expected two vertices and a finite weight"):
-        hm.exchange.read(tmp_path / "G")
 
 
 def test_other_machines_are_no_graphs(tmp_path: Path) -> None:

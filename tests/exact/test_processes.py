@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from torch import distributed as dist
 
 import harmonium as hm
@@ -79,14 +80,13 @@ def learned(name: str, weighted: bool, gaps: bool, distributed: str | None) -> d
     return {key: x.detach() for key, x in made.named_parameters()}
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_gradients_without_noise_are_those_of_one_process(size: int, tmp_path: Path) -> None:
+def test_gradients_without_noise_are_those_of_one_process(tmp_path: Path) -> None:
     """Of equal rows and of weighted ones, of complete rows and of some with gaps."""
     gaps = ("exact", "centred", "conditional")
     cases = [(name, weighted, False) for name in RULES for weighted in (False, True)]
     cases += [(name, True, True) for name in gaps]
     alone = [learned(*case, None) for case in cases]
-    for made in together(size, tmp_path, lambda: [learned(*case, "auto") for case in cases]):
+    for made in together(3, tmp_path, lambda: [learned(*case, "auto") for case in cases]):
         for case, expected, actual in zip(cases, alone, made, strict=True):
             tolerance = 1e-9 if case[0] == "tap" else 1e-12  # solutions are found to a tolerance
             for name, x in expected.items():
@@ -97,15 +97,15 @@ def test_gradients_without_noise_are_those_of_one_process(size: int, tmp_path: P
 
 @pytest.mark.slow
 def test_chains_of_two_processes_have_the_law_of_one(tmp_path: Path) -> None:
-    """|z| of each of 16 entries below 4: fails by chance less than once in 900 seeds.
+    """Fails by chance once in 1,000 seeds, over 16 entries.
 
-    Nine rows and five chains or pairs do not split evenly. Coupled chains are unbiased, also around offsets
+    Nine rows and 45 chains or pairs do not split evenly. Coupled chains are unbiased, also around offsets
     that are those of all rows, and persistent ones are where the machine stays and mixes in five sweeps.
     """
     made = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Spin(2)])
     hm.machine.normal_(made, 0.7, torch.Generator().manual_seed(1))
     v = made.random_states(9, seed=2)[0]
-    rules = [hm.rules.centred(hm.rules.ucd(chains=5)), hm.rules.pcd(5, 5)]
+    rules = [hm.rules.centred(hm.rules.ucd(chains=45)), hm.rules.pcd(5, 45)]
 
     def work() -> list[list[dict[str, torch.Tensor]]]:
         group = as_group("auto")
@@ -113,13 +113,13 @@ def test_chains_of_two_processes_have_the_law_of_one(tmp_path: Path) -> None:
         parametrisation, found = hm.learning.Parametrisation(made), []
         for rule in rules:
             state, draws = None, []
-            for _ in range(420):
+            for _ in range(60):
                 estimate = rule.estimate(
                     parametrisation, rows, state, generator, group=group, share=len(rows) / len(v)
                 )
                 state = estimate.state
                 draws.append({name: x.clone() for name, x in estimate.parameters.items()})
-            found.append(draws[20:])
+            found.append(draws[15:])
         return found
 
     first, second = together(2, tmp_path, work)
@@ -131,7 +131,7 @@ def test_chains_of_two_processes_have_the_law_of_one(tmp_path: Path) -> None:
             assert torch.equal(values, torch.stack([draw[name] for draw in others]))
             deviation = values.std(0) / len(values) ** 0.5
             z = (values.mean(0) - truth) / deviation.clamp(min=1e-9)
-            assert float(z.abs().max()) < 4, (rule, name)
+            assert float(z.abs().max()) < stats.t(len(values) - 1).isf(1e-3 / 32), (rule, name)
 
 
 def test_annealing_by_processes_is_right(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_the_solution_satisfies_the_equations(specification: Specification, clam
     """A and B from the neighbours' moments by loops over units, moments from the oracle at these."""
     machine = build(replace(specification, coupling=min(specification.coupling, 0.25)))
     description = oracle.natural(describe(machine))
-    v = tensors(random_states(specification, 3, layer=0))[0]
+    v = tensors(random_states(specification, 1, layer=0))[0]
     solution = hm.meanfield.tap(machine, v, v if clamped else None, **TIGHT)
     assert bool(solution.converged.all())
     for row in range(len(v)):
@@ -231,7 +231,7 @@ def test_rows_are_solved_apart(order: int, damping: float) -> None:
     settings = {"order": order, "damping": damping, "max_sweeps": 60}
     together = hm.meanfield.tap(machine, start, **settings)
     assert len(set(together.sweeps.tolist())) > 1  # they stop at different sweeps
-    for i in range(0, 30, 5):
+    for i in (0, 17):
         alone = hm.meanfield.tap(machine, start[i : i + 1], **settings)
         assert int(alone.status[0]) == int(together.status[i])
         assert int(alone.sweeps[0]) == int(together.sweeps[i])

@@ -84,11 +84,11 @@ def test_a_tested_sweep_computes_no_field_again(kernel, products, monkeypatch):
 
 @torch.no_grad()
 @pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("widths", [(9, 7), (9, 7, 5), (9, 7, 5, 4)])
+@pytest.mark.parametrize("widths", [(9, 7), (9, 7, 5)])
 def test_a_search_knows_the_fields_of_its_modes(widths, held):
-    made = hm.BoltzmannMachine([hm.Spin(n) for n in widths], seed=0).double()
+    made = hm.BoltzmannMachine([hm.Spin(n) for n in widths], seed=0)
     generator = torch.Generator().manual_seed(0)
-    made.couplings[0].weight.copy_(torch.randn(widths[:2], generator=generator, dtype=torch.float64))
+    made.couplings[0].weight.copy_(torch.randn(widths[:2], generator=generator))
     start = made.random_states(ROWS, seed=generator)
     hamiltonian = made.hamiltonian().clamp(start[0] if held else None, ROWS)
     modes, _ = hm.chains.search(hamiltonian, start, generator)

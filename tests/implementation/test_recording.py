@@ -189,7 +189,7 @@ def test_a_recorded_run_that_diverges_goes_back_to_sound_parameters() -> None:
 
 OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
     "a short run": ({"updates": 10}, "a run of 10 updates"),
-    "a rule that looks": ({"rule": hm.rules.ucd(2)}, "ucd"),
+    "a rule that looks": ({"rule": hm.rules.ucd(2), "updates": 20}, "ucd"),
     "rows that lack entries": ({"rows": torch.where(BITS.cumsum(0) == 1, torch.nan, BITS)}, "lack entries"),
     "a transform of one's own": ({"transform": lambda v, generator: v}, "transform"),
     "an optimiser that waits": ({"optimizer": lambda p: torch.optim.SGD(p, 0.01)}, "optimiser"),
@@ -300,8 +300,8 @@ def test_a_callback_sees_the_machine_after_its_updates(order: list[tuple[str, in
     callback = Every16()
     run = train(updates=90, record_every=5, callbacks=[callback])
     assert {16, 32, 48, 64, 66, 69} <= {*callback.seen}
-    for step, seen in callback.seen.items():
-        plain = train(updates=step, record_every=1000)
+    for step in (16, 64, 69):
+        seen, plain = callback.seen[step], train(updates=step, record_every=1000)
         assert all(torch.equal(x, y) for x, y in zip(seen, plain.machine.parameters(), strict=True))
     assert all(map(torch.equal, numbers(run), numbers(train(updates=90))))
     at = order.index(("start", 16))
@@ -323,8 +323,8 @@ def test_a_checkpoint_has_the_machine_after_its_updates(
     recording.setattr(RunDirectory, "save", noted_save)
     train(updates=60, record_every=7, run_dir=tmp_path)
     assert len(saved) > 3
-    for step, parameters in saved.items():
-        plain = train(updates=step, record_every=1000)
+    for step in {min(saved), max(saved)}:
+        parameters, plain = saved[step], train(updates=step, record_every=1000)
         assert all(torch.equal(x, y) for x, y in zip(parameters, plain.machine.parameters(), strict=True))
 
 

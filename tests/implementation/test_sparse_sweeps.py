@@ -230,7 +230,7 @@ def test_fields_of_other_layers_and_held_units(kernel, values):
 
 
 @pytest.mark.parametrize("values", VALUES)
-@pytest.mark.parametrize("chains", [1, 9, 40, 150])
+@pytest.mark.parametrize("chains", [1, 40, 150])
 def test_energies_of_pairs(values, chains):
     """Against a plain sum over the pairs, float64; means are refused, and left to tensor code."""
     oracle = make("random", values)

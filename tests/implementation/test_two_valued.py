@@ -123,7 +123,7 @@ def test_numbers_of_threads_do_not_change_the_bits(always):
     assert torch.equal(*results)
 
 
-@pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 4, 2)], ids=str)
+@pytest.mark.parametrize("horizon", [(3, 10, 1), (2, 8, 3)], ids=str)
 def test_the_estimate_is_unbiased(always, horizon):
     made = deep_machine()
     z, limit = largest_z(

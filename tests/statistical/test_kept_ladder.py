@@ -85,7 +85,7 @@ def test_a_jump_of_the_parameters_is_filled() -> None:
         made.couplings[0].weight.fill_(0.6)
     kept.finish(made)
     assert kept.ladder is not None and len(kept.ladder.rungs) > 3
-    found = hm.ladder.log_partitions(made, kept.ladder, chains=40, rounds=100, seed=0)
+    found = hm.ladder.log_partitions(made, kept.ladder, chains=40, rounds=30, seed=0)
     assert float(found.traffic.acceptance.min()) > 0.25
 
 
@@ -120,7 +120,7 @@ def test_the_bound_is_kept_with_a_warning() -> None:
     with pytest.warns(RuntimeWarning, match=r"ladder: \d machines are kept and no more than 4 may be"):
         run = train(small(), ladder=Ladder(acceptance=0.7, max_rungs=4))
     assert len(run.ladder.rungs) <= 4 and run.ladder.rungs[0][2].abs().max() == 0
-    found = hm.ladder.log_partitions(run.machine, run.ladder, chains=40, rounds=100, seed=0)
+    found = hm.ladder.log_partitions(run.machine, run.ladder, chains=40, rounds=30, seed=0)
     assert 0.05 < float(found.traffic.acceptance.min()) < 0.6
     with warnings.catch_warnings(), pytest.raises(ValueError, match="expected room for more than 1 machines"):
         warnings.simplefilter("ignore")
@@ -128,7 +128,7 @@ def test_the_bound_is_kept_with_a_warning() -> None:
 
 
 def test_files_and_what_they_are_refused_for(tmp_path: Path) -> None:
-    run, path = train(small(), updates=600), tmp_path / "ladder.safetensors"
+    run, path = train(small(), updates=400), tmp_path / "ladder.safetensors"
     save_ladder(path, run.ladder)
     again = load_ladder(path, run.machine)
     assert again.ages == run.ladder.ages and again.acceptance == run.ladder.acceptance
@@ -157,7 +157,7 @@ def test_a_ladder_leads_to_another_machine() -> None:
     run = train(small(), updates=600, averaging=0.99)
     for machine in (run.averaged_machine, train(run.machine, updates=600, ladder=False).machine):
         ladder = lead_to(run.ladder, machine, seed=0)
-        found = hm.ladder.log_partitions(machine, ladder, chains=40, rounds=100, seed=0)
+        found = hm.ladder.log_partitions(machine, ladder, chains=40, rounds=50, seed=0)
         truth = float(hm.likelihood.exact_log_partition(machine))
         assert float(found.traffic.acceptance.min()) > 0.25
         assert abs(found.value - truth) < 4 * found.standard_error

@@ -160,11 +160,10 @@ def test_layers_that_keep_the_states_of_another_rung_are_caught(
     assert z > most
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_chains_cross_between_two_modes(seed: int) -> None:
-    """All states of all rungs start up. |z| < 4 fails with probability 6e-5 a seed."""
+def test_chains_cross_between_two_modes() -> None:
+    """All states of all rungs start up. |z| < 4 fails with probability 6e-5."""
     made, chains = spins_in_two_modes(), 500
-    hamiltonian, generator = made.hamiltonian(), torch.Generator().manual_seed(seed)
+    hamiltonian, generator = made.hamiltonian(), torch.Generator().manual_seed(0)
     grid = all_states(made.layers[0]).float()
     with torch.no_grad():
         probability = (-hamiltonian.free_energy([grid, grid], hamiltonian.graph.summed)).softmax(0)
@@ -285,7 +284,7 @@ def test_gaps_that_are_too_wide_are_filled(given: tuple[float, ...]) -> None:
     ladder = lead_to(Ladder(rungs, ages=range(len(rungs))), made, seed=0)
     assert len(rungs) < len(ladder.rungs) < 12 and len(ladder.ages) == len(ladder.rungs)
     assert list(ladder.ages) == sorted(ladder.ages) and ladder.ages[-1] == len(rungs) - 1
-    found = hm.ladder.log_partitions(made, ladder, rounds=100, seed=1)
+    found = hm.ladder.log_partitions(made, ladder, chains=50, rounds=60, seed=1)
     assert float(found.traffic.acceptance.min()) >= 0.25
     assert abs(found.value - float(hm.likelihood.exact_log_partition(made))) < 4 * found.standard_error
     with pytest.raises(ValueError, match=r"max_rungs: .* more rungs lead"):

@@ -204,7 +204,7 @@ def test_energy_and_heat_capacity_of_a_lattice_are_exact() -> None:
 
 def test_what_has_not_come_to_rest_is_doubted() -> None:
     """A cold lattice alone orders slowly, and swaps over a wide gap are never accepted."""
-    found = thermodynamics(ferromagnet(16), [1.5, 0.01], chains=8, sweeps=200)
+    found = thermodynamics(ferromagnet(16), [1.5, 0.01], chains=CHAINS, sweeps=200)
     assert len(found.doubts) > 1 and "of swaps between β = 1.5 and 0.01" in found.doubts[-1]
     assert found.doubts[-1] in repr(found)
     assert "drifts" in found.doubts[0] or "have not seen the same states" in found.doubts[0]
@@ -243,7 +243,7 @@ def test_temperatures_are_found_where_none_are_given() -> None:
 
 
 def test_the_picture(tmp_path: Path) -> None:
-    found = thermodynamics(ferromagnet(4), [0.4, 0.2], chains=8, sweeps=200, bins=5)
+    found = thermodynamics(ferromagnet(4), [0.4, 0.2], chains=CHAINS, sweeps=200, bins=5)
     path = tmp_path / "observables.png"
     hm.report.observables_by_temperature(found, path, references={"heat capacity": ([0.2, 0.4], [0.1, 0.5])})
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -83,7 +83,7 @@ def test_the_centred_gradient_is_right_on_average(case: str) -> None:
 def test_a_biased_rule_stays_one_and_is_caught(units: tuple[int, ...]) -> None:
     rule = rules.centred(rules.cd(1))
     assert rule.bias == "biased"
-    z, limit = deviation(rule, units, 120, copies=20)
+    z, limit = deviation(rule, units, 90, copies=20)
     assert z > 2 * limit
 
 
