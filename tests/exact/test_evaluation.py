@@ -126,7 +126,7 @@ def test_labels_and_units_of_the_data() -> None:
     nats = float(log_p.gather(1, own.unsqueeze(1)).mean())
     assert found.labels["label_log_likelihood"] == pytest.approx(nats, abs=1e-6)
     assert found.labels["majority_class_accuracy"] == 0.6
-    assert "label_accuracy: of the 5 rows that have a label" in found.doubts
+    assert "label_accuracy: of the 5 rows with a label that training has seen" in found.doubts
 
 
 def test_a_training_follows_the_likelihood_that_an_evaluation_has() -> None:

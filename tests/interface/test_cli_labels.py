@@ -83,7 +83,12 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     answer = cli.succeed("evaluate", run, write_csv(tmp_path / "gaps.csv", gaps, NAMES), "--json").json
     (some,) = answer["results"]
     assert some["label_accuracy"] >= 0.9 and some["log_likelihood"] > scores["log_likelihood"]
-    assert "label_accuracy: of the 20 rows that have a label" in answer["notes"]
+    assert "label_accuracy: of the 20 rows with a label that training has seen" in answer["notes"]
+    new = [[*row[:2], "new", row[3]] if i == 1 else row for i, row in enumerate(gaps)]
+    other = cli.succeed("evaluate", run, write_csv(tmp_path / "new.csv", new, NAMES), "--json").json
+    fell = 40 * (some["log_likelihood"] - other["results"][0]["log_likelihood"])
+    assert np.exp(fell) == pytest.approx(20 + 1, rel=1e-3)  # of 20 rows with a label
+    assert other["results"][0]["label_accuracy"] == some["label_accuracy"]
     found = cli.succeed("predict", run, tmp_path / "gaps.csv", "--out", tmp_path / "g.csv", "--json").json
     assert found["rows_scored"] == 20 < found["rows"]
     of_a = np.mean([row[2] == "a" for row in gaps if row[2]])  # of the rows that have a label

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import harmonium as hm
 
-from .command_line import CommandLine
+from .command_line import CommandLine, write_csv
 
 BARS = "bars-and-stripes"
 
@@ -53,8 +53,18 @@ def test_mistakes_of_data(cli: CommandLine, tmp_path: Path) -> None:
     assert "--image-shape" in cli.refuse("data", "gaussian-mixture", "--out", tmp_path / "g.png")
     (tmp_path / "d.npy").write_text("mine")
     assert "d.npy" in cli.refuse("data", tmp_path / "d.npy")
-    np.save(tmp_path / "nan.npy", np.array([[1.0, np.nan]]))
-    assert "row 0, column 1" in cli.refuse("data", tmp_path / "nan.npy")
+    np.save(tmp_path / "inf.npy", np.array([[1.0, np.inf]]))
+    assert "row 0, column 1" in cli.refuse("data", tmp_path / "inf.npy")
+
+
+def test_missing_numbers_are_counted_and_not_refused(cli: CommandLine, tmp_path: Path) -> None:
+    np.save(tmp_path / "holes.npy", np.array([[0.0, np.nan], [np.nan, 5.0], [2.0, 1.0]]))
+    told = cli.succeed("data", tmp_path / "holes.npy", "--out", tmp_path / "holes.csv", "--json").json
+    assert (told["missing_cells"], told["minimum"], told["maximum"]) == (2, 0, 5)
+    assert (tmp_path / "holes.csv").read_text().split() == ["0.0,", ",5.0", "2.0,1.0"]
+    named = write_csv(tmp_path / "named.csv", [["1", ""], ["", "7"], ["2.5", "3"]], ["a", "b"])
+    columns = cli.succeed("data", named, "--json").json["table"]
+    assert [column["missing"] for column in columns] == [1, 1]
 
 
 # denoise ---------------------------------------------------------------------------------------------------

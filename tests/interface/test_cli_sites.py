@@ -204,6 +204,7 @@ def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path, 
     own = LETTERS[codes[7, 2]]
     other = "A" if own != "A" else "C"
     for text, said in (
+        ("", "received 0 rows of the columns"),
         ("name,score\nx,1\ny,2\n", "received 2 rows of the columns 'name', 'score'"),
         ("mutant\nA99C\nA98C\n", "expected sites 17 to 24"),
         (f"mutant\n{other}19G\n", f"expected {own} at site 19, as in the sequence, received {other}19 in"),

@@ -60,6 +60,18 @@ def test_three_doors_give_one_machine(cli: CommandLine, tmp_path: Path, name: st
     assert bits(made) == bits(estimator.machine_) == bits(by_hand(tmp_path / "run", parameters))
 
 
+def test_an_array_may_have_missing_cells_by_two_doors(cli: CommandLine, tmp_path: Path) -> None:
+    holes = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
+    np.save(tmp_path / "holes.npy", holes)
+    told = ("--hidden", 6, "--updates", UPDATES, "--method", "chains", "--seed", SEED)
+    cli.succeed("train", tmp_path / "holes.npy", tmp_path / "run", *told)
+    made = hm.load(tmp_path / "run" / "machine.safetensors")
+    estimator = hm.RBM(6, method="chains", max_updates=UPDATES, random_state=SEED).fit(holes)
+    assert bits(made) == bits(estimator.machine_)
+    np.save(tmp_path / "none.npy", np.full((3, 2), np.nan))
+    assert "every cell of every row is missing" in cli.refuse("train", tmp_path / "none.npy", tmp_path / "no")
+
+
 def by_hand(run: Path, parameters: dict[str, Any]) -> hm.BoltzmannMachine:
     """A machine from ``hm.train`` with the settings that ``run.toml`` says were in force."""
     record = tomllib.loads((run / "run.toml").read_text())

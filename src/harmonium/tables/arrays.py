@@ -148,5 +148,7 @@ def _look_at(rows: Rows, weights: Tensor | None) -> _Seen:
         if uncounted is None:
             wrong = observed[(observed < 0) | (observed != observed.floor())]
             uncounted = float(wrong[0]) if len(wrong) else None
+    if not ends:
+        raise ValueError("X: expected a row to learn from, every cell of every row is missing (NaN)")
     low, high = (float(torch.stack(x).amin()) for x in (ends[::2], [-x for x in ends[1::2]]))
     return _Seen(moments.result(), low, -high, values, uncounted)

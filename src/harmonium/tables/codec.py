@@ -118,7 +118,6 @@ class Codec:
         binarise: str = "none",
         seed: int = 0,
         weights: Tensor | None = None,
-        missing: bool = True,
         images: bool = False,
     ) -> Self:
         """Finds visible units for rows and what turns rows into their states, in one pass at most.
@@ -133,7 +132,6 @@ class Codec:
             binarise: what makes 0 and 1 of grey levels first: one of ``BINARISE``.
             seed: Seed of the draws of ``binarise="sample"``.
             weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
-            missing: whether a matrix may have missing entries, NaN.
             images: whether a matrix may hold images, see ``visible_for``; one of units to be found by "auto"
                 does where it is a ``DataSet`` with a shape of images.
 
@@ -171,7 +169,7 @@ class Codec:
                 )
             bits = BINARISERS[binarise](two_values, seed)
             return cls(bits, [Layer.registry[kind].plain(Rows.of(X).width * bits.width)])
-        rows = Codec(Identity(), ()).rows(X, torch.float64, missing=missing, keep=False)
+        rows = Codec(Identity(), ()).rows(X, torch.float64, keep=False)
         layer, encoder = visible_for(rows, visible, weights, images=images)
         return cls(encoder, [layer])
 
@@ -381,7 +379,7 @@ class Codec:
         return torch.from_numpy(slopes).nan_to_num(0.0).sum(1).to(states.device)
 
     def log_shares(self, X: Any, machine: BoltzmannMachine, beyond: str = "tail") -> Tensor | None:
-        """Returns ln p(cell | its state) of rows, (rows, units of the data) float64; None where all are 0.
+        """Returns ln p(cell | its state) of rows, (rows, columns) float64, a label last; None: all are 0.
 
         With ``log_slopes`` it makes of ln p(states) that of the rows themselves, a density whose integral
         over each column is 1 (``ColumnCodec.log_shares``, ``log_masses``).
@@ -394,10 +392,12 @@ class Codec:
         table = self.encoder
         if not isinstance(table, Table):
             return None
-        frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else frame_of(X)
+        rest, label = self.apart(X) if isinstance(X, DataSet) else (X, None)
+        frame = rest.frame() if isinstance(rest, DataSet) else frame_of(rest)
         missing = np.column_stack([frame.columns[j].missing for j in table.order(frame)])
         masses = np.where(missing, 0.0, log_masses(table, machine).cpu().numpy())
-        return torch.from_numpy(table.log_shares(frame, beyond) - masses)
+        of_label = [self.label.log_shares(label)] if self.label and label is not None else []
+        return torch.from_numpy(np.column_stack([table.log_shares(frame, beyond) - masses, *of_label]))
 
     def within(self, states: Tensor) -> Tensor:
         """Returns states, (rows, width), as they tell of others: those beyond what was seen at its end."""

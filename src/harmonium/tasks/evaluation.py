@@ -109,7 +109,9 @@ def evaluate_labels(
                 (true_labels, log_probability[:, 0].argmax(1) == true_labels, log_p, drawn, by_frequency)
             )
     labelled = sum(len(rows_labels) for rows_labels, *_ in parts)
-    doubts = [] if labelled == len(rows) else [f"label_accuracy: of the {labelled} rows that have a label"]
+    doubts = list[str]()
+    if 0 < labelled < len(rows):
+        doubts.append(f"label_accuracy: of the {labelled} rows with a label that training has seen")
     if codec.objective == "discriminative":
         doubts.append(
             "log_likelihood: of a machine that has learned the label given the rest, and not the rest"
@@ -134,7 +136,7 @@ def score_cells(query: ColumnUnit, truth: NDArray[Any], best: NDArray[Any]) -> d
 
     Args:
         query: the column and its unit.
-        truth: its states, (rows, states), NaN where a row lacks the cell.
+        truth: its states, (rows, states), NaN where a row lacks the cell, or has one never seen in training.
         best: the predicted ones, (rows, states).
 
     Returns:

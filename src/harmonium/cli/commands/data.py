@@ -71,7 +71,7 @@ def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {"data": dataset.name, "rows": rows, "columns": columns}
     if dataset.labels is not None:
         result["different_labels"] = len(np.unique(dataset.labels))
-    if dataset.samples.dtype.kind != "O":  # no table with text or empty cells
+    if dataset.samples.dtype.kind != "O":  # no table with text
         result |= _describe_numbers(dataset)
     if dataset.samples.dtype.kind == "O" or dataset.tabular or kinds:
         result["table"] = _columns(dataset, kinds)
@@ -84,13 +84,17 @@ def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
 
 def _describe_numbers(dataset: DataSet) -> dict[str, Any]:
     """Returns the type, range and shape of numbers, read a chunk at a time."""
-    rows = Rows.of(dataset.samples, dtype=torch.float64)
-    low, high, binary = float("inf"), -float("inf"), True
+    rows = Rows.of(dataset.samples, dtype=torch.float64, missing=True, name=dataset.name)
+    low, high, binary, missing = float("inf"), -float("inf"), True, 0
     for chunk in rows.chunks(max(1, _ENTRIES // rows.width)):
-        low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
-        binary = binary and bool(((chunk == 0) | (chunk == 1)).all())
+        seen = chunk[~chunk.isnan()]
+        missing += chunk.numel() - seen.numel()
+        if seen.numel():
+            low, high = min(low, float(seen.min())), max(high, float(seen.max()))
+        binary = binary and bool(((seen == 0) | (seen == 1)).all())
     return {
         "dtype": str(dataset.samples.dtype),
+        **({"missing_cells": missing} if missing else {}),
         "minimum": low,
         "maximum": high,
         "binary": binary,

@@ -120,10 +120,11 @@ def _read_mutants(path: Path) -> list[str]:
         raise FileNotFoundError(f"mutants: expected a table .csv or .tsv, there is no file {path}")
     with path.open(encoding="utf-8-sig", newline="") as file:
         table = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        columns = table.fieldnames or ()
         names = [row.get("mutant") or "" for row in table]
-    if not names or "mutant" not in (table.fieldnames or ()):
+    if not names or "mutant" not in columns:
         raise ValueError(
             f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
-            f"{len(names)} rows of the columns {', '.join(map(repr, table.fieldnames or ()))}"
+            f"{len(names)} rows of the columns {', '.join(map(repr, columns))}"
         )
     return names

@@ -261,7 +261,6 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         kinds,
         binarise=settings.binarise,
         seed=settings.seed,
-        missing=False,
         images=settings.may_learn_images,
     )
     codec = codec if labels is None else codec.with_label(ColumnCodec.fit_label(labels))
