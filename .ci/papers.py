@@ -299,7 +299,7 @@ PAPERS: dict[str, list[Row]] = {
             f"coupling of both half-steps {along('paper ucd', 'meeting_time'):.2f} and "
             f"{along('paper ucd', 'rejected'):.1f}); at the peak of a run rejections are "
             f"{min(peaks(BARS_ALG_3)):.0f} to {max(peaks(BARS_ALG_3)):.0f}",
-            (CONSTANT,), 'bars_and_stripes.py --budget paper --only "paper ucd alg. 3" --seeds 21',
+            (CONSTANT,), 'bars_and_stripes.py --budget paper --only "paper ucd alg. 3"',
         ),
         Row(
             "Fig. 3, simulated machine",
