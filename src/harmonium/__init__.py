@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         RBMClassifier as RBMClassifier,
         RBMImputer as RBMImputer,
         RBMOutlier as RBMOutlier,
-        RBMRegressor as RBMRegressor,
     )
     from harmonium.layers import (
         Bernoulli as Bernoulli,
@@ -66,7 +65,7 @@ _HOLDS = {
     ),
     **dict.fromkeys(("meanfield", "report", "sequences", "tables", "tasks"), ()),
     "couplings": ("Dense", "Local", "Masked", "Sparse"),
-    "estimators": ("DBM", "RBM", "RBMClassifier", "RBMImputer", "RBMOutlier", "RBMRegressor"),
+    "estimators": ("DBM", "RBM", "RBMClassifier", "RBMImputer", "RBMOutlier"),
     "layers": (
         *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "ReLU"),
         *("Spin", "TruncatedGaussBernoulli", "TruncatedGaussian"),

@@ -113,9 +113,9 @@ def test_evidence_that_does_not_fit_is_refused(text: str, message: str, tmp_path
     path = write(tmp_path / "x.uai", *network(0, 0.0))
     with pytest.raises(ValueError, match=message):
         hm.exchange.read(path, evidence=tmp_path / "e")
-    (tmp_path / "G").write_text("2 1\n1 2\n")
-    with pytest.raises(ValueError, match="evidence: expected beside a file of uai, received beside gset"):
-        hm.exchange.read(tmp_path / "G", evidence=tmp_path / "e")
+    hm.exchange.write(hm.BoltzmannMachine([hm.Spin(2)], [], [0]), tmp_path / "x.txt")
+    with pytest.raises(ValueError, match="evidence: expected beside a file of uai, received beside text"):
+        hm.exchange.read(tmp_path / "x.txt", evidence=tmp_path / "e")
 
 
 def test_a_network_without_an_allowed_state_is_refused(tmp_path: Path) -> None:

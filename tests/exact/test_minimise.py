@@ -1,8 +1,6 @@
-"""States of the lowest energy, against enumeration and planted ground states; graphs of Gset."""
+"""States of the lowest energy, against enumeration and planted ground states; largest cuts."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,69 +116,17 @@ def test_a_planted_glass_has_an_even_side(size: int) -> None:
         hm.data.planted_glass(size)
 
 
-GRAPH = "4 5\n1 2 1\n2 3 -1\n3 4 1\n1 4 1\n1 3 2\n"
-
-
-def test_graphs_of_gset_have_their_cuts(tmp_path: Path) -> None:
-    path = tmp_path / "G0"
-    path.write_text(GRAPH)
-    found = hm.exchange.read(path)
-    machine = found.machine
-    assert found.form == "gset" and machine.metadata["origin"]["weight"] == 4.0
-    edges = [tuple(map(int, line.split())) for line in GRAPH.splitlines()[1:]]
+@pytest.mark.parametrize(
+    ("weights", "cut"), [([1.0, -1, 1, 1, 2], 4.0), ([1.0, 1, 1, 1, 0], 4.0), ([1.5, -0.5, 1, 2.25, 0], 4.25)]
+)
+def test_the_largest_cut_is_a_lowest_state(weights: list[float], cut: float) -> None:
+    """With J = -w the weight between spins of either sign is (Σ w - E) / 2."""
+    edges, w = np.array([(0, 1), (1, 2), (2, 3), (0, 3), (0, 2)]), np.array(weights)
+    machine = of_pairs(4, edges, -w)
     for spins in torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * 4):
-        cut = sum(w for i, j, w in edges if spins[i - 1] != spins[j - 1])
-        assert (4.0 - machine.energy([spins[None]]).item()) / 2 == cut
-    hm.exchange.write(machine, tmp_path / "again.gset")
-    assert (tmp_path / "again.gset").read_text() == GRAPH
-    assert (4.0 - hm.tasks.minimise(machine).energies[0].item()) / 2 == 4
-
-
-@pytest.mark.parametrize(
-    ("text", "cut"),
-    [("4 4\n1 2\n2 3\n3 4\n1 4\n", 4.0), ("4 4\n1 2 1.5\n2 3 -0.5\n3 4 1\n1 4 2.25\n", 4.25)],
-)
-def test_graphs_without_weights_or_with_real_ones(tmp_path: Path, text: str, cut: float) -> None:
-    (tmp_path / "G").write_text(text)
-    machine = hm.exchange.read(tmp_path / "G").machine
-    weight = machine.metadata["origin"]["weight"]
-    assert (weight - hm.tasks.minimise(machine).energies[0].item()) / 2 == cut
-    hm.exchange.write(machine, tmp_path / "again.gset")
-    again = hm.exchange.read(tmp_path / "again.gset").machine
-    assert torch.equal(again.couplings[0].weight, machine.couplings[0].weight)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("4 5\n1 2 1\n", "expected 5 lines"),
-        ("2 1\n1 3 1\n", r"line 2: expected two vertices .* in 1\.\.2"),
-        ("2 1\n1 2 nan\n", "line 2: expected two vertices and a finite weight.*received '1 2 nan'"),
-        ("3 2\n1 2 0.5\n2 3\n", "line 3: expected two vertices and a finite weight, .*received '2 3'"),
-        ("2 1\n1 2 1 1\n", "line 2: expected two vertices and a finite weight"),
-        ("2 2\n1 2 1\n2 1 1\n", "every pair of units once"),
-        ("3 3\n1 2 1\n2 1 2\n2 3 1\n", "every pair of units once"),  # as many as three vertices have
-        ("3 3\n1 2 1\n1 1 2\n2 3 1\n", "different units"),
-        ("0 1\n1 2 1\n", "at least one vertex"),
-        ("two one\n1 2 1\n", "line 1: expected the numbers"),
-        ("999999999 1\n1 2 1\n", "vertices"),
-    ],
-)
-def test_damaged_graphs_are_refused(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "G").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        hm.exchange.read(tmp_path / "G", form="gset")
-
-
-def test_other_machines_are_no_graphs(tmp_path: Path) -> None:
-    lifted = of_pairs(2, np.array([[0, 1]]), np.array([0.5]))
-    lifted.constant = 1.0
-    for machine, message in (
-        (hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)]), "one layer of spins"),
-        (lifted, "no constant of the energy for graphs"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            hm.exchange.write(machine, tmp_path / "x.gset")
+        between = sum(x for (i, j), x in zip(edges, w, strict=True) if spins[i] != spins[j])
+        assert (w.sum() - machine.energy([spins[None]]).item()) / 2 == between
+    assert (w.sum() - hm.tasks.minimise(machine).energies[0].item()) / 2 == cut
 
 
 @pytest.mark.parametrize("kinds", ["spins", "bits", "labels"])

@@ -142,3 +142,16 @@ def test_file_and_machine(trees, tmp_path) -> None:
     machine.save(tmp_path / "bare.safetensors")
     with pytest.raises(ValueError, match=r"machine: expected one of rows without .* RBMClassifier\.load"):
         hm.RBM.load(tmp_path / "bare.safetensors")
+
+
+@pytest.mark.nightly
+def test_weights_of_classes_are_weights_of_their_rows() -> None:
+    label = np.where(np.arange(ROWS) % 10 == 0, "rare", "usual")
+    weighted = small(epochs=5, class_weight={"rare": 4.0, "usual": 1.0}).fit(FRAME, label)
+    same = small(epochs=5).fit(FRAME, label, sample_weight=np.where(label == "rare", 4.0, 1.0))
+    np.testing.assert_array_equal(weighted.predict_proba(FRAME), same.predict_proba(FRAME))
+    balanced = RBMClassifier(class_weight="balanced", random_state=0).fit(FRAME, label)
+    plain = RBMClassifier(random_state=0).fit(FRAME, label)
+    assert balanced.predict_proba(FRAME)[:, 0].mean() > 3 * plain.predict_proba(FRAME)[:, 0].mean()
+    with pytest.raises(ValueError, match="class_weight"):
+        small(class_weight={"usul": 1.0}).fit(FRAME, label)

@@ -1,10 +1,11 @@
-"""harmonium anneal: graphs, machines, and what is written."""
+"""harmonium anneal: machines, networks, and what is written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 import harmonium as hm
@@ -12,13 +13,22 @@ import harmonium as hm
 from .command_line import CommandLine
 
 
-def test_a_graph_of_gset(cli: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "G").write_text("4 4\n1 2 1\n2 3 1\n3 4 1\n1 4 1\n")
-    answer = cli.succeed("anneal", tmp_path / "G", "--out", tmp_path / "cut.csv", "--json").json
-    assert answer["method"] == "exact" and answer["largest_cut"] == 4
-    (found,) = np.loadtxt(tmp_path / "cut.csv", delimiter=",", skiprows=1, ndmin=2)
+@pytest.fixture
+def ring(tmp_path: Path) -> Path:
+    """The file of an antiferromagnetic ring of four spins."""
+    pairs = hm.Sparse([(0, 1), (1, 2), (2, 3), (0, 3)])
+    machine = hm.BoltzmannMachine([hm.Spin(4)], {(0, 0): pairs}, [0], seed=None)
+    machine.couplings[0].fill_(-torch.ones(4))
+    machine.save(tmp_path / "ring.safetensors")
+    return tmp_path / "ring.safetensors"
+
+
+def test_a_ring_has_its_lowest_state(cli: CommandLine, ring: Path, tmp_path: Path) -> None:
+    answer = cli.succeed("anneal", ring, "--out", tmp_path / "low.csv", "--json").json
+    assert answer["method"] == "exact" and answer["lowest_energy"] == -4
+    (found,) = np.loadtxt(tmp_path / "low.csv", delimiter=",", skiprows=1, ndmin=2)
     assert found[:2].tolist() == [-4, 1] and found[2:].sum() == 0
-    assert "overwrite" in cli.refuse("anneal", tmp_path / "G", "--out", tmp_path / "cut.csv")
+    assert "overwrite" in cli.refuse("anneal", ring, "--out", tmp_path / "low.csv")
 
 
 def test_a_machine_is_annealed_into_a_table(cli: CommandLine, tmp_path: Path) -> None:
@@ -70,10 +80,9 @@ def test_evaluate_reads_what_anneal_reads(cli: CommandLine, tmp_path: Path) -> N
     assert "evidence: expected beside" in cli.refuse("evaluate", tmp_path / "b.safetensors", *options[:2])
 
 
-def test_errors(cli: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "G").write_text("4 4\n1 2 1\n2 3 1\n3 4 1\n1 4 1\n")
-    (tmp_path / "cut").write_text("2 1\n1 2 x\n")
-    assert f"RUN: {tmp_path / 'cut'}: line 2" in cli.refuse(
+def test_errors(cli: CommandLine, ring: Path, tmp_path: Path) -> None:
+    (tmp_path / "cut").write_text("MARKOV\n2\n2 x\n")
+    assert f"RUN: {tmp_path / 'cut'}: line 3" in cli.refuse(
         "anneal", tmp_path / "cut", "--out", tmp_path / "x.csv"
     )
-    assert "runs" in cli.refuse("anneal", tmp_path / "G", "--out", tmp_path / "x.csv", "--runs", 0)
+    assert "runs" in cli.refuse("anneal", ring, "--out", tmp_path / "x.csv", "--runs", 0)

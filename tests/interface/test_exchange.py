@@ -689,23 +689,10 @@ def test_damaged_names_of_variables_are_refused():
             exchange.to_dimod(machine)
 
 
-# QUBO files
-# ------------------------------------------------------------------------------------------------------
-
-QUBO = "c from a solver\nc constant 2.5\np qubo 0 4 2 3\n0 0 -1\n2 2 0.5\n0 1 2\n1 2 -3\n2 1 0.25\n"
-
-
-def test_energies_of_qubo_files(tmp_path):
-    (tmp_path / "x.qubo").write_text(QUBO)
-    found = exchange.read(tmp_path / "x.qubo")
-    assert found.form == "qubo" and str(found.machine.layers[0]) == "Bernoulli(4)"
-    x = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 4).double()
-    expected = 2.5 - x[:, 0] + 0.5 * x[:, 2] + 2 * x[:, 0] * x[:, 1] - 2.75 * x[:, 1] * x[:, 2]
-    torch.testing.assert_close(found.machine.energy([x]).detach(), expected)
-    exchange.write(found.machine, tmp_path / "y.qubo")
-    again = exchange.read(tmp_path / "y.qubo").machine
-    torch.testing.assert_close(again.energy([x]), found.machine.energy([x]))
-    assert again.metadata == found.machine.metadata
+def test_dimod_has_no_place_for_real_units():
+    pytest.importorskip("dimod")
+    with pytest.raises(ValueError, match="expected units with two values for dimod, received Gaussian"):
+        exchange.to_dimod(drawn([hm.Gaussian(3), hm.Bernoulli(2)]))
 
 
 def test_blank_lines_are_looked_through_at_once(tmp_path):
@@ -713,43 +700,6 @@ def test_blank_lines_are_looked_through_at_once(tmp_path):
     (tmp_path / "x.txt").write_text("\n" * 4000 + "x")
     with pytest.raises(ValueError, match="path: "):
         exchange.read(tmp_path / "x.txt")
-    (tmp_path / "x.qubo").write_text("\n\n" + QUBO.replace("\np", "\n\nc\n p"))
-    assert exchange.read(tmp_path / "x.qubo").form == "qubo"
-
-
-@pytest.mark.parametrize("vertex", ["+1", "1_0", "1.0"])
-def test_vertices_are_digits(vertex, tmp_path):
-    (tmp_path / "x.gset").write_text(f"12 1\n{vertex} 2 1\n")
-    with pytest.raises(ValueError, match="line 2: expected two vertices"):
-        exchange.read(tmp_path / "x.gset", form="gset")
-
-
-def test_spins_become_bits_of_a_qubo_file(tmp_path):
-    machine = drawn([hm.Spin(3), hm.Bernoulli(2)])
-    machine.constant = -1.5
-    exchange.write(machine, tmp_path / "x.qubo")
-    again = exchange.read(tmp_path / "x.qubo").machine
-    states = machine.random_states(20, seed=0)
-    bits = torch.cat([x.clamp(min=0) for x in states], 1)
-    torch.testing.assert_close(again.energy([bits]), machine.energy(states))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (QUBO.removesuffix("2 1 0.25\n"), "5 lines of values, received 4 and 4"),
-        (QUBO.replace("1 2 -3", "1 4 -3"), "line 7: expected two bits below 4"),
-        (QUBO.replace("1 2 -3", "1 2 nan"), "line 7: .* a finite value, received .*nan"),
-        (QUBO.replace("constant 2.5", "constant nan"), "constant: expected a finite number, received nan"),
-        (QUBO.replace("4 2 3", "4 2"), "line 3: expected 'p qubo 0 N nodes couplers'"),
-        (QUBO.replace("4 2 3", "999999999 2 3"), "999999999 bits claims"),
-        ("c nothing else\n", "expected 'p qubo 0 N nodes couplers', received"),
-    ],
-)
-def test_damaged_qubo_files_are_refused(text, message, tmp_path):
-    (tmp_path / "x.qubo").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        exchange.read(tmp_path / "x.qubo", form="qubo")
 
 
 # What is refused
@@ -757,7 +707,7 @@ def test_damaged_qubo_files_are_refused(text, message, tmp_path):
 
 
 def test_every_format_says_its_form_and_is_found_by_its_own_files(tmp_path):
-    assert set(FORMATS) == {"adabmdca", "gset", "plmc", "qubo", "rbm.jl", "rbms", "text", "uai"}
+    assert set(FORMATS) == {"adabmdca", "plmc", "rbm.jl", "rbms", "text", "uai"}
     machine = drawn([hm.Categorical(3, 5)], {(0, 0): hm.Dense()}, [0])
     for form in ("text", "adabmdca", "uai"):
         exchange.write(machine, tmp_path / form, form=form)
@@ -780,7 +730,6 @@ def test_a_file_is_not_replaced_unasked(tmp_path):
         (lambda: drawn([hm.Binomial(3, 4), hm.Bernoulli(2)]), "x.hdf5", r"expected a visible .* for RBM\.jl"),
         (lambda: drawn([hm.Spin(3)], {(0, 0): hm.Dense()}, [0]), "x.hdf5", r"RBM\.jl"),
         (lambda: drawn([hm.Gaussian(3), hm.Bernoulli(2)]), "x.uai", "two values or categories for UAI"),
-        (lambda: drawn([hm.Categorical(3, 4)], [], [0]), "x.qubo", "two values for QUBO files"),
         (lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2)]), "x.dat", "adabmDCA"),
         (lambda: drawn([hm.Categorical(3, 7)], {(0, 0): hm.Dense()}, [0]), "x.dat", "alphabet"),
         (lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2)]), "x.xyz", r"\.h5"),
@@ -790,6 +739,13 @@ def test_a_machine_without_a_place_is_refused(machine, name, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         exchange.write(machine(), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_constant_without_a_place_is_refused(tmp_path):
+    machine = drawn([hm.Bernoulli(3), hm.Bernoulli(2)])
+    machine.constant = 1.0
+    with pytest.raises(ValueError, match="no constant of the energy for"):
+        exchange.write(machine, tmp_path / "x.h5")
 
 
 def hostile_h5(change):

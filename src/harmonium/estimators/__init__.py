@@ -5,4 +5,3 @@ from harmonium.estimators.dbm import DBM as DBM
 from harmonium.estimators.imputer import RBMImputer as RBMImputer
 from harmonium.estimators.outlier import RBMOutlier as RBMOutlier
 from harmonium.estimators.rbm import RBM as RBM
-from harmonium.estimators.regressor import RBMRegressor as RBMRegressor

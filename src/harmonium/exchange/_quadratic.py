@@ -33,19 +33,16 @@ class Quadratic(NamedTuple):
     linear: Tensor
     pairs: Tensor
     values: Tensor
-    constant: float = 0.0
+    constant: float
 
-    def to_machine(self, labels: Sequence[Any] | None = None) -> BoltzmannMachine:
+    def to_machine(self, labels: Sequence[Any]) -> BoltzmannMachine:
         """Returns a fully visible machine in float64 with the energies of the model.
 
         Args:
-            labels: Names of the variables; None: they have none.
+            labels: Names of the variables.
         """
-        n, different = len(self.linear), torch.unique(self.pairs.sort(1).values, dim=0)
-        # As many pairs may have one twice, which ``Sparse`` refuses.
-        whole = len(self.pairs) == n * (n - 1) // 2 and torch.equal(
-            different, torch.triu_indices(n, n, 1).t()
-        )
+        n = len(self.linear)
+        whole = len(self.pairs) == n * (n - 1) // 2
         layer = Spin(n) if self.spins else Bernoulli(n)
         edges: Any = {(0, 0): Dense() if whole else Sparse(self.pairs)} if len(self.pairs) else []
         machine = BoltzmannMachine([layer], edges, [0], seed=None).double()
@@ -56,27 +53,26 @@ class Quadratic(NamedTuple):
             if whole:
                 J = J.new_zeros(n, n).index_put(tuple(self.pairs.sort(1).values.t()), J)
             machine.couplings[0].fill_(J)
-        if labels is not None:
-            name_variables(machine, [Variable(label, (0, i)) for i, label in enumerate(labels)])
+        name_variables(machine, [Variable(label, (0, i)) for i, label in enumerate(labels)])
         return machine
 
     @classmethod
-    def of_machine(cls, machine: BoltzmannMachine, program: str, *, bits: bool = False) -> Quadratic:
+    def of_machine(cls, machine: BoltzmannMachine) -> Quadratic:
         """Returns a machine of units with two values as a model of its variables, in their order.
+
+        A machine of spins alone is a model of spins, any other one of bits.
 
         Args:
             machine: Machine of units with two values.
-            program: what has no place for others, for messages.
-            bits: whether spins become bits too; else a machine of spins alone is one of spins.
 
         Raises:
             ValueError: other units, or parameters that are not finite.
         """
         if not all(layer.two_values for layer in machine.layers):
-            raise misfit(machine, f"units with two values for {program}")
+            raise misfit(machine, "units with two values for dimod")
         refuse_infinite(machine, forbidden=False)
-        model = of_machine(machine, program)
-        spins = not bits and all(layer.two_values == (-1.0, 1.0) for layer in machine.layers)
+        model = of_machine(machine, "dimod")
+        spins = all(layer.two_values == (-1.0, 1.0) for layer in machine.layers)
         pairs = torch.tensor(list(model.tables), dtype=torch.int64).view(-1, 2)
         fields = torch.from_numpy(np.stack(model.fields))
         tables = torch.from_numpy(np.reshape([*model.tables.values()], (-1, 2, 2)))

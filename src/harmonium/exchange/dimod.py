@@ -53,7 +53,7 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
             model.set_quadratic(names[i], names[j], -table)
         model.offset = machine.constant
         return model
-    quadratic = Quadratic.of_machine(machine, "dimod")
+    quadratic = Quadratic.of_machine(machine)
     model = dimod.BinaryQuadraticModel("SPIN" if quadratic.spins else "BINARY")
     model.add_linear_from(zip(names, quadratic.linear.tolist(), strict=True))  # first, which gives the order
     joined = zip(quadratic.pairs.tolist(), quadratic.values.tolist(), strict=True)

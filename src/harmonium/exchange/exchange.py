@@ -11,16 +11,14 @@ from harmonium import _checks
 from harmonium._storage import check_free, replace_file
 from harmonium.exchange._format import Exchanged, Format
 from harmonium.exchange.adabm_dca import ADABMDCA
-from harmonium.exchange.gset import GSET
 from harmonium.exchange.plmc import PLMC
-from harmonium.exchange.qubo import QUBO
 from harmonium.exchange.rbm_jl import RBM_JL
 from harmonium.exchange.rbms import RBMS
 from harmonium.exchange.text import TEXT
 from harmonium.exchange.uai import UAI
 from harmonium.machine import BoltzmannMachine, refuse_infinite
 
-FORMATS = {x.form: x for x in (ADABMDCA, GSET, PLMC, QUBO, RBM_JL, RBMS, TEXT, UAI)}
+FORMATS = {x.form: x for x in (ADABMDCA, PLMC, RBM_JL, RBMS, TEXT, UAI)}
 """Every format by its name, in the order in which files are looked at."""
 SUFFIXES = {x.suffix: x for x in FORMATS.values() if x.write}
 """The formats that are written, by the suffixes of their files."""
@@ -35,8 +33,8 @@ def read(
         path: the file.
         form: "rbms" (HDF5, versions 0.5 and 0.6 and older files; Bernoulli and Potts), "rbm.jl" (HDF5 of
             RestrictedBoltzmannMachines.jl: plain, centred and standardised), "adabmdca" (its text), "plmc"
-            (its binary parameters), "uai" (Markov and Bayesian networks of pairs), "qubo" (of qbsolv), "gset"
-            (graphs whose largest cut is asked for), "text" (of ``write``); "auto": by what the file holds.
+            (its binary parameters), "uai" (Markov and Bayesian networks of pairs), "text" (of
+            ``write``); "auto": by what the file holds.
         update: age of the machine, in updates, where a file of rbms has several; None: the last.
         evidence: file of observed variables beside one of UAI: the machine is that of the others given these,
             and its Z is that of the file with these at their values.
@@ -92,12 +90,11 @@ def write(
     Args:
         machine: Machine that the format has a place for: "rbms" RBMs of Bernoulli hidden units beside
             Bernoulli or categorical visible ones, "rbm.jl" RBMs of its units, "adabmdca" categorical visible
-            units alone, "uai" units with two values or categories, "qubo" units with two values, "gset" spins
-            without biases, "text" any. What has no place for a constant of the energy or for
-            forbidden states (-inf) refuses them.
+            units alone, "uai" units with two values or categories, "text" any. What has no
+            place for a constant of the energy or for forbidden states (-inf) refuses them.
         path: Path of the file.
-        form: "rbms", "rbm.jl", "adabmdca", "uai", "qubo", "gset", "text"; "auto": by the suffix: .h5
-            rbms, .hdf5 rbm.jl, .dat adabmdca, .uai, .qubo, .gset, .txt.
+        form: "rbms", "rbm.jl", "adabmdca", "uai", "text"; "auto": by the suffix: .h5 rbms, .hdf5
+            rbm.jl, .dat adabmdca, .uai, .txt.
         chains: visible states to go with it, (chains, visible_width); only "rbms" keeps them.
         overwrite: whether to replace a file that is there.
 

@@ -13,7 +13,7 @@ from harmonium.exchange import values_of, variables_of
 from harmonium.tasks import MINIMISE_METHODS, minimise
 
 EXAMPLES = (
-    "harmonium anneal G22 --out cuts.csv",
+    "harmonium anneal machine.safetensors --out low.csv",
     "harmonium anneal runs/family --runs 1000 --out modes.csv",
     "harmonium anneal network.uai --evidence network.uai.evid --out likeliest.csv",
 )
@@ -32,7 +32,7 @@ def anneal(
     """Find states of the lowest energy, and write them with their energies.
 
     Exactly where that takes seconds (trees, strips, narrow lattices), else by simulated annealing. Of other
-    programs .uai, .qubo and graphs of the Gset collection are read.
+    programs files of networks, .uai, are read.
 
     Args:
         out: file for the states, the lowest first: .csv, .tsv, .parquet or .feather, with a column for each
@@ -54,7 +54,7 @@ def anneal(
     names = [str(label) if known else f"x{label}" for label, known in zip(labels, has_name, strict=True)]
     energies, counts = minima.energies.numpy(force=True), minima.counts.numpy(force=True)
     write_table(out, {"energy": energies, "count": counts, **dict(zip(names, values.T, strict=True))})
-    result: dict[str, Any] = {
+    return {
         "machine": source,
         "file": out,
         "method": minima.method,
@@ -62,7 +62,3 @@ def anneal(
         "found": int(counts[0]),
         "states": len(energies),
     }
-    weight = machine.metadata.get("origin", {}).get("weight")
-    if weight is not None:  # of a Gset file
-        result["largest_cut"] = (weight - result["lowest_energy"]) / 2
-    return result

@@ -30,10 +30,10 @@ def convert(
     """Convert a machine of another program, or for another program.
 
     Args:
-        path: a file of rbms, RestrictedBoltzmannMachines.jl, adabmDCA, plmc, UAI, qbsolv or Gset, a
-            machine's file, or a run.
+        path: a file of rbms, RestrictedBoltzmannMachines.jl, adabmDCA, plmc or UAI, a machine's file,
+            or a run.
         out: .safetensors for harmonium, .h5 for rbms, .hdf5 for RestrictedBoltzmannMachines.jl,
-            .dat for adabmDCA, .uai, .qubo, .gset, or .txt.
+            .dat for adabmDCA, .uai, or .txt.
         form: what FILE is, where that cannot be told.
         update: of a file with several ages; the last if not given.
     """
