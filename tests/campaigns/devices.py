@@ -40,7 +40,6 @@ HOST = {
         "test_noise.py",
         "test_without_numba.py",
         "test_two_valued.py",
-        "test_coupled.py::test_antithetic_pairs_are_unbiased.*-True",
         "test_coupled.py::test_the_compiled_kernel",
         "test_langevin.py::test_.*compiled_",
     ),

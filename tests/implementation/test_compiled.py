@@ -50,21 +50,6 @@ def half_step(made, generator):
     yield x, *conditional(made.layers[l], field)
 
 
-def mirrored_half_step(made, generator):
-    """Pairs of rows whose uniform variates are u and 1 - u."""
-    hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
-    field = hamiltonian.field(l, made.random_states(1, seed=generator))
-    x = hamiltonian.sample(l, field.expand(ROWS, -1), generator, antithetic=True)
-    layer = made.layers[l]
-    up = (layer.moments(field).mean[0].double() - layer.two_values[0]) / np.ptp(layer.two_values)
-    both, none = (2 * up - 1).clamp(min=0), (1 - 2 * up).clamp(min=0)
-    one = (1 - both - none) / 2
-    states = grid(layer, layer)
-    a, b = (states > 0).chunk(2, 1)
-    distribution = torch.where(a & b, both, torch.where(a | b, one, none)).prod(1)
-    yield torch.cat(x.chunk(2), 1), states, distribution
-
-
 def coupled_half_step(made, generator):
     hamiltonian, l = made.hamiltonian(), len(made.layers) - 1
     fields = [hamiltonian.field(l, made.random_states(1, seed=generator)) for _ in range(2)]
@@ -92,22 +77,16 @@ def coupled_sweep(made, generator):
         yield torch.cat(half, 1), states, distribution
 
 
-def small_pairs(made, generator, antithetic=False):
+def small_pairs(made, generator):
     """The first chains after three sweeps, two of them coupled, from one state."""
     start = made.random_states(1, seed=generator)
     end = run_pairs(
         made.hamiltonian(), Gibbs(), [x.repeat(ROWS, 1) for x in start], k=3, m=3, lag=1, max_sweeps=None,
-        generator=generator, antithetic=antithetic,
+        generator=generator,
     ).states[0]  # fmt: skip
     v, _, P = visible_kernel(made.double())
     here = (v == start[0].double()).all(-1).nonzero().item()
     yield end, v, torch.linalg.matrix_power(P, 3)[here]
-
-
-def mirrored_small_pairs(made, generator):
-    ((end, v, distribution),) = small_pairs(made, generator, antithetic=True)
-    for half in end.chunk(2):
-        yield half, v, distribution
 
 
 def small_chains(made, generator):
@@ -148,11 +127,9 @@ GAUSSIAN = {
 }
 PATHS = {
     half_step: TWO_VALUED,
-    mirrored_half_step: TWO_VALUED,
     coupled_half_step: TWO_VALUED,
     coupled_sweep: TWO_VALUED,
     small_pairs: TWO_VALUED,
-    mirrored_small_pairs: TWO_VALUED,
     small_chains: GAUSSIAN,
 }
 
@@ -201,7 +178,6 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
         list(path(TWO_VALUED["both"](), torch.Generator().manual_seed(1)))
     expected = {
         half_step: "per_row.draw",
-        mirrored_half_step: "per_row.draw",
         coupled_half_step: "per_row.couple",
         coupled_sweep: "per_row.couple",
     }

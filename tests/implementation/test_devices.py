@@ -108,7 +108,7 @@ def rules() -> Iterator[tuple[str, Callable[[Any], Any]]]:
         if name not in ("ucd_lmi", "noise_cd", "adatap")
     }
     plain["noise_cd"] = hm.rules.noise_cd(5, burn_in=2)
-    plain["ucd persistent"] = hm.rules.ucd(2, 4, chains=6, start="persistent", quantile=0.9, antithetic=True)
+    plain["ucd persistent"] = hm.rules.ucd(2, 4, chains=6, start="persistent")
     plain["pcd metropolis"] = hm.rules.pcd(2, kernel=hm.chains.Metropolis())
     for name, (build, X) in MACHINES.items():
         for rule_name, rule in plain.items():

@@ -509,17 +509,6 @@ def test_what_is_left_to_tensor_code(monkeypatch):
     assert layers_in_turn(counts.hamiltonian(), rows) == set()
 
 
-@pytest.mark.nightly
-def test_antithetic_draws_of_categorical_units_mirror_each_other(served):
-    """They are left to tensor code."""
-    machine = hm.BoltzmannMachine([Categorical(5, 2), Bernoulli(2)])
-    with torch.no_grad():
-        hamiltonian = machine.hamiltonian()
-        x = hamiltonian.sample(0, torch.zeros(400, 10), torch.Generator().manual_seed(0), antithetic=True)
-    assert torch.equal(x[:200], 1 - x[200:])
-    assert served == []
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.mostly_nightly(2)

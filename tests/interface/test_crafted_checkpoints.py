@@ -13,7 +13,6 @@ import torch
 import harmonium as hm
 from harmonium import _storage
 from harmonium.chains import KernelState
-from harmonium.learning.coupled import PairState
 from harmonium.meanfield import Point
 from harmonium.training import TrainingRun, callbacks, checkpoint, train
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
@@ -115,9 +114,9 @@ def test_what_does_not_fit_is_refused_by_name(edit: Any, named: str, tmp_path: P
     [
         (
             hm.rules.ucd(chains=4, start="persistent"),
-            PairState(-1, [torch.zeros(4, 6), torch.zeros(4, 4)]),
+            KernelState([torch.zeros(4, 6), torch.zeros(4, 3)], 0, None, {}),
         ),
-        (hm.rules.ucd(chains=4, start="persistent"), PairState(1, None)),
+        (hm.rules.ucd(chains=4, start="persistent"), [torch.zeros(4, 6), torch.zeros(3, 4)]),
         (hm.rules.tap(start="persistent"), Point([torch.zeros(4, 6), torch.zeros(4, 4)], [], [], [], [])),
     ],
     ids=lambda value: str(value)[:24],

@@ -38,7 +38,7 @@ REAL = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
 PROBLEMS = {
     "pcd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.pcd(1, 32)),
     "centred": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.centred(hm.rules.pcd(1, 32))),
-    "ucd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.ucd(chains=16, quantile=0.5)),
+    "ucd": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.ucd(chains=16, start="persistent")),
     "noise_cd": ([(hm.Gaussian, 6), (hm.Bernoulli, 8)], REAL, hm.rules.noise_cd(4)),
     "mean_field": ([(hm.Bernoulli, 16), (hm.Bernoulli, 8), (hm.Spin, 8)], X, hm.rules.mean_field_pcd(1, 32)),
     "tap": ([(hm.Bernoulli, 16), (hm.Bernoulli, 12)], X, hm.rules.tap()),

@@ -49,13 +49,13 @@ class Recorder:
     def flush(self) -> None:
         self.ledger.flush()
 
-    def add_to(self, lots: list[Statistics], period: int) -> None:
+    def add_to(self, lots: list[Statistics]) -> None:
         """Adds the sums of each lot."""
         layers, every_pair, every_weight = zip(*self.entries, strict=True)
         states = [torch.cat(parts) for parts in zip(*layers, strict=True)]
         pairs, weights = torch.cat(every_pair), torch.cat(every_weight).to(states[0])
         count = int(pairs.max()) + 1
-        lot = pairs % (count // period) * len(lots) // (count // period)
+        lot = pairs * len(lots) // count
         summed = self.ledger._summed
         for number, total in enumerate(lots):
             rows = (lot == number).nonzero().squeeze(-1)
@@ -68,12 +68,11 @@ class Recorder:
 
 @torch.no_grad()
 def in_lots(
-    hamiltonian: Hamiltonian, into: Statistics, lots: int, run: Callable[[], object], antithetic: bool = False
+    hamiltonian: Hamiltonian, into: Statistics, lots: int, run: Callable[[], object]
 ) -> list[Statistics]:
     """Independent estimates with ``into``, to which ``run`` adds by coupled chains, for their mean.
 
-    Lots are of neighbouring pairs, so that equal parts of the rows, one after the other, have one each;
-    antithetic pairs, half of all apart, are in the same.
+    Lots are of neighbouring pairs, so that equal parts of the rows, one after the other, have one each.
     """
     made: list[Recorder] = []
 
@@ -86,7 +85,7 @@ def in_lots(
     assert made, "compiled pairs have no ledger"
     parts = [Statistics(hamiltonian) for _ in range(lots)]
     for each in made:
-        each.add_to(parts, 2 if antithetic else 1)
+        each.add_to(parts)
     every = combined(hamiltonian, [(part, 1.0) for part in parts])
     return [combined(hamiltonian, [(into, 1.0), (part, float(lots)), (every, -1.0)]) for part in parts]
 

@@ -185,30 +185,22 @@ def test_pairs_that_met_stay_together(name):
                     assert torch.equal(place.states[l][:500], place.states[l][500:])
 
 
-def estimates(
-    made, kernel, k, m, lag, lots=40, pairs=270, antithetic=False, max_sweeps=None, compiled=False
-) -> torch.Tensor:
+def estimates(made, kernel, k, m, lag, lots=40, pairs=270) -> torch.Tensor:
     """Independent estimates of E[S], each from so many pairs, (lots, statistics)."""
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(7)
+    whole = Statistics(hamiltonian)
 
-    def run(into: Statistics, pairs: int) -> None:
-        start = made.random_states(pairs // 2 if antithetic else pairs, seed=generator)
-        start = [x.repeat(2, 1) for x in start] if antithetic else start
+    def run() -> None:
+        start = made.random_states(lots * pairs, seed=generator)
         with torch.no_grad():
             run_pairs(
                 hamiltonian, kernel, start, k=k, m=m, lag=lag,
-                max_sweeps=max_sweeps, generator=generator, into=into,
-                weight=1 / pairs, antithetic=antithetic,
+                max_sweeps=None, generator=generator, into=whole,
+                weight=1 / (lots * pairs),
             )  # fmt: skip
 
-    if compiled:
-        sums = [Statistics(hamiltonian) for _ in range(lots)]
-        for each in sums:
-            run(each, pairs)
-    else:
-        whole = Statistics(hamiltonian)
-        sums = in_lots(hamiltonian, whole, lots, lambda: run(whole, lots * pairs), antithetic)
+    sums = in_lots(hamiltonian, whole, lots, run)
     return torch.stack([flat(each) for each in sums])
 
 
@@ -308,34 +300,6 @@ def test_pairs_that_meet_before_the_horizon_go_on_to_it(async_device, name, k, m
     (x, x_error), (y, y_error) = means
     z = (x - y).abs() / (x_error + y_error).sqrt().clamp(min=1e-12)
     assert float(z.max()) < stats.norm.isf(FAILURE_RATE / (2 * 3 * len(z)))
-
-
-@pytest.mark.parametrize(
-    ("name", "fast"),
-    [
-        ("bernoulli-spin", True),
-        ("bernoulli-spin", False),
-        ("categorical-bernoulli", False),
-        ("gaussian-bernoulli", False),
-    ],
-)
-def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
-    if fast:
-        pytest.importorskip("numba")
-    monkeypatch.setattr("harmonium.backends.choice.small_pairs", lambda *_: fast)
-    made = machine(name, scale=0.3)
-    made = made.float() if fast else made
-    exact = exact_statistics(made.hamiltonian())
-    z, limit = largest_z(estimates(made, Gibbs(), 1, 2, 1, antithetic=True, compiled=fast), exact)
-    assert z < limit
-    if name == "bernoulli-spin":
-        # Eager pairs, which are slow, do the first sweep alone: the one in which they mirror each other.
-        last = None if fast else 1
-        rows, plain = (
-            estimates(made, Gibbs(), 1, 1, 1, 200, 200, option, last, fast) for option in (True, False)
-        )
-        # The ratio of two sums of some ten variances, each from 200 replicates, is off by some 0.05.
-        assert float(rows.var(0).sum() / plain.var(0).sum()) < 0.7
 
 
 def test_metropolis_pairs_are_unbiased_too():
@@ -475,14 +439,3 @@ def test_figure_5_meeting_times():
         met[name] = float(((times.times <= 10) & ~times.capped).double().mean())
     assert met["default"] >= 0.78
     assert met["algorithm 1"] < 0.05 < 0.55 < met["algorithm 3"] < met["default"]
-
-
-def test_antithetic_pairs_come_in_twos():
-    with pytest.raises(ValueError, match="chains: expected an even number of antithetic pairs, received 7"):
-        hm.rules.ucd(chains=7, antithetic=True)
-    made = machine("bernoulli-spin")
-    rule = hm.rules.ucd(antithetic=True)
-    v = made.random_states(5, seed=torch.Generator().manual_seed(0))[0]
-    estimate = rule.gradient(made, v, seed=torch.Generator().manual_seed(0))
-    assert rule.bias == "unbiased" and "antithetic" in rule.name
-    assert all(bool(torch.isfinite(g).all()) for g in estimate.parameters.values())

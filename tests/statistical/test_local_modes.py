@@ -71,7 +71,7 @@ class Shortcut(PairKernel):
     def prepare(self, hamiltonian, place, copies):
         return place
 
-    def single(self, hamiltonian, place, generator, antithetic=False):
+    def single(self, hamiltonian, place, generator):
         return self.right.single(hamiltonian, place, generator)
 
     def coupled(self, hamiltonian, both, generator):

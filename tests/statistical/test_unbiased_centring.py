@@ -25,7 +25,6 @@ CASES = {
     "one pair": (rules.ucd(chains=1), ONE, 250),
     "four pairs": (rules.ucd(chains=4), ONE, 60),
     "a longer average with a lag": (rules.ucd(2, 5, lag=2, chains=4, start="noise"), ONE, 80),
-    "antithetic pairs": (rules.ucd(chains=4, antithetic=True), ONE, 80),
     "local modes": (rules.ucd_lmi(chains=4), ONE, 60),
     "local modes, one": (rules.ucd_lmi(chains=1, pair_kernel=Gibbs()), ONE, 120),
     "two hidden layers": (rules.ucd(chains=4), TWO, 40),

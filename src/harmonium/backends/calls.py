@@ -60,11 +60,10 @@ def _gain_and_low(widths: tuple[int, ...], values: tuple[Values, ...]) -> tuple[
     return np.repeat(high - low, widths), np.repeat(low, widths)
 
 
-def draw(kind: Any, bias: Tensor, field: Tensor, key: np.uint64, mirrored_from: int = 0) -> Tensor:
+def draw(kind: Any, bias: Tensor, field: Tensor, key: np.uint64) -> Tensor:
     """Draws units of a kind given their field, (rows, width), and bias, (width,) or one for every row.
 
-    Bits do not depend on threads. If ``mirrored_from`` is not 0, row mirrored_from + i mirrors the noise of
-    row i, in units with two values.
+    Bits do not depend on threads.
     """
     if bias.dim() > 1:  # which is then a part of the field
         bias, field = bias.new_zeros(bias.shape[1]), field + bias
@@ -73,7 +72,7 @@ def draw(kind: Any, bias: Tensor, field: Tensor, key: np.uint64, mirrored_from: 
         over("potts.draw_categorical", -(-len(x) // LOT), field, kind.columns_per_unit, bias, key, x)
     else:
         gain, low = _gain_and_low((len(bias),), (kind.two_values,))
-        over("per_row.draw", len(field), field, bias, gain, low, key, mirrored_from, x)
+        over("per_row.draw", len(field), field, bias, gain, low, key, x)
     return x
 
 
@@ -167,7 +166,7 @@ def anneal(
     if summed:
         both = biases[0].detach().numpy(), biases[1].detach().numpy()
         over("per_row.rise", len(field), field, betas, both, gain, low, rise)
-    over("per_row.draw", len(field), field.mul_(betas[1]), biases[1], gain, low, key, 0, x)
+    over("per_row.draw", len(field), field.mul_(betas[1]), biases[1], gain, low, key, x)
     return x, rise if summed else 0.0
 
 

@@ -98,26 +98,18 @@ def draw(
     return x if machine.held is None else machine.held.apply(l, x), field
 
 
-def sample(
-    machine: Machine, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
-) -> Tensor:
+def sample(machine: Machine, layer: int | Part, field: Tensor, generator: torch.Generator) -> Tensor:
     """Draws the states of a layer or part given its field, of the field's shape."""
     kind, theta = machine.units(layer)
-    return sample_units(kind, theta, field, generator, antithetic)
+    return sample_units(kind, theta, field, generator)
 
 
-def sample_units(
-    kind: Layer, theta: Theta, field: Tensor, generator: torch.Generator, antithetic: bool = False
-) -> Tensor:
-    """Draws units of a kind given their field, (rows, width): of the field's shape.
-
-    With ``antithetic`` the noise of the second half of the rows mirrors that of the first.
-    """
+def sample_units(kind: Layer, theta: Theta, field: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws units of a kind given their field, (rows, width): of the field's shape."""
     way = way_of(kind, theta, field)
-    if way == "compiled" and not (kind.one_hot and antithetic):
-        mirrored_from = len(field) // 2 if antithetic else 0
-        return calls.draw(kind, theta[0], field, calls.key(generator), mirrored_from)
-    if way == "matrix units" and not antithetic:
+    if way == "compiled":
+        return calls.draw(kind, theta[0], field, calls.key(generator))
+    if way == "matrix units":
         key = calls.device_key(generator)
         if kind.one_hot:
             made = tensor_cores.draw_one_hot(field, theta[0], kind.columns_per_unit, key).state
@@ -125,20 +117,9 @@ def sample_units(
             made = tensor_cores.draw(field, theta[0], kind.two_values, key).state
         assert made is not None
         return made
-    if antithetic:
-        noise = mirrored_noise(kind, field.shape, field.dtype, generator)
-    else:
-        noise = kind.noise(field.shape, generator=generator).to(field.dtype)
+    noise = kind.noise(field.shape, generator=generator).to(field.dtype)
     x: Tensor = kind.sample(field, noise, theta)
     return x
-
-
-def mirrored_noise(
-    kind: Layer, shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator
-) -> Tensor:
-    """Draws noise, (rows, n_units), of states of a shape; the second half of the rows mirrors the first."""
-    noise = kind.noise((shape[0] // 2, *shape[1:]), generator=generator).to(dtype)
-    return torch.cat((noise, kind.mirrored(noise)))
 
 
 def expect(

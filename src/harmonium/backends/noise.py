@@ -81,13 +81,6 @@ def fill(noise: Any, state: Any) -> None:
 
 
 @jit
-def mirror(noise: Any) -> None:
-    """1 - u, which is exact."""
-    for i in range(len(noise)):
-        noise[i] = np.float32(1) - noise[i]
-
-
-@jit
 def uniform(noise: Any, i: int) -> Any:
     """A variate with the 46 bits of entries i and i + 1: distributions may differ by very little."""
     return np.float64(noise[i]) - (np.float64(noise[i + 1]) - 0.5) * np.float64(_STEP)

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from harmonium.backends.calls import SHARES, over, units_of
 from harmonium.backends.choice import Machine
-from harmonium.backends.noise import fill, jit, mirror, room_for, seed, stream
+from harmonium.backends.noise import fill, jit, room_for, seed, stream
 from harmonium.backends.per_unit import copy, couple_row, draw, log_odds, probabilities, row_of
 
 
 def run(
     hamiltonian: Machine, start: Sequence[Tensor], key: np.uint64, *, k: int, m: int, lag: int,
-    max_sweeps: int | None, into: Any, weight: float, antithetic: bool, hidden_by_noise: bool,
+    max_sweeps: int | None, into: Any, weight: float, hidden_by_noise: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Runs ``coupled.run_pairs`` from the visible states of ``start``, where ``choice.small_pairs`` serves.
 
@@ -43,7 +43,7 @@ def run(
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     arguments = (
         *(J, np.ascontiguousarray(J.T), visible, hidden, states, key),
-        *(k, m, lag, max_sweeps or 0, pairs // 2 if antithetic else 0, weight, hidden_by_noise),
+        *(k, m, lag, max_sweeps or 0, weight, hidden_by_noise),
         *(horizon, times, capped, tries, cost),
     )
     over(_run, shares, shares, flips, sums, arguments)
@@ -83,13 +83,12 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
     """Runs ``meeting.run_pairs`` for some of the shares, each into sums of its own: every ``shares``-th pair.
 
     ``visible`` and ``hidden`` are bias, gain and lower value of their units. States are (pairs, n);
-    max_sweeps 0 is no cap. If not 0, pair mirrored_from + i mirrors the noise of pair i until the second
-    chains set out. The arrays from ``horizon`` on are filled, one row a pair.
-    ``flips`` counts [changed, seen] units, and ``sums`` are the signed ones of v, E[h | v] and v ⊗ E[h | v].
+    max_sweeps 0 is no cap. The arrays from ``horizon`` on are filled, one row a pair. ``flips`` counts
+    [changed, seen] units, and ``sums`` are the signed ones of v, E[h | v] and v ⊗ E[h | v].
     """
     J, JT, visible, hidden, start, key = arguments[:6]
-    k, m, lag, max_sweeps, mirrored_from, weight, hidden_by_noise = arguments[6:13]
-    horizon, times, capped, tries, cost = arguments[13:]
+    k, m, lag, max_sweeps, weight, hidden_by_noise = arguments[6:12]
+    horizon, times, capped, tries, cost = arguments[12:]
     (bias0, gain0, low0), (bias1, gain1, low1) = visible, hidden
     n0, n1 = J.shape
     state_weight = weight / (m - k + 1)
@@ -105,8 +104,7 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
         flips, pair_sum = flips_of[share], sums[2][share]
         visible_sum, hidden_sum = sums[0][share], sums[1][share]
         for pair in range(share, len(start), shares):
-            mirrored = 0 < mirrored_from <= pair
-            seed(state, key, pair - mirrored_from if mirrored else pair)
+            seed(state, key, pair)
             copy(start[pair], x)
             copy(x, y)
             log_odds(x, J, bias1, gain1, s_hx)
@@ -120,14 +118,10 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
                 copy(x, before)
                 if t <= lag or met:
                     fill(noise1, state)
-                    if mirrored and t <= lag:
-                        mirror(noise1)
                     draw(up_hx, low1, noise1, hx)
                     log_odds(hx, JT, bias0, gain0, s_x)
                     probabilities(s_x, up_x, rare_x)
                     fill(noise0, state)
-                    if mirrored and t <= lag:
-                        mirror(noise0)
                     draw(up_x, low0, noise0, x)
                     cost[pair] += 1
                 else:
@@ -147,8 +141,6 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
                         s_x, s_y, up_x, rare_x, low0, x, y, step0, factors0, noise0, state
                     )
                     cost[pair] += 2
-                if mirrored and t == lag:
-                    seed(state, key, pair)
                 if not met or t <= m:
                     log_odds(x, J, bias1, gain1, s_hx)
                     probabilities(s_hx, up_hx, rare_hx)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.backends.noise import fill, jit, mirror, room_for, seed, stream
+from harmonium.backends.noise import fill, jit, room_for, seed, stream
 from harmonium.backends.per_unit import (
     add_rows,
     copy,
@@ -35,18 +35,13 @@ def uniform(first: int, last: int, width: int, key: Any, out: Any) -> None:
 
 
 @jit
-def draw(
-    first: int, last: int, fields: Any, bias: Any, gain: Any, low: Any, key: Any, mirrored_from: int, x: Any
-) -> None:
-    """Draws x given fields; if not 0, row mirrored_from + i mirrors the noise of row i."""
+def draw(first: int, last: int, fields: Any, bias: Any, gain: Any, low: Any, key: Any, x: Any) -> None:
+    """Draws x given fields."""
     n = len(bias)
     state, noise = stream(), room_for(n)
     for row in range(first, last):
-        mirrored = 0 < mirrored_from <= row
-        seed(state, key, row - mirrored_from if mirrored else row)
+        seed(state, key, row)
         fill(noise, state)
-        if mirrored:
-            mirror(noise)
         field, drawn = fields[row], x[row]
         for i in range(n):
             up = sigmoid(gain[i] * (field[i] + bias[i]))[0]

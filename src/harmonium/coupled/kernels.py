@@ -109,14 +109,8 @@ class PairKernel(ABC):
         """
 
     @abstractmethod
-    def single(
-        self,
-        hamiltonian: Hamiltonian,
-        state: ChainState,
-        generator: torch.Generator,
-        antithetic: bool = False,
-    ) -> ChainState:
-        """Moves every chain by a sweep, alone; if ``antithetic``, halves of the rows mirror their noise."""
+    def single(self, hamiltonian: Hamiltonian, state: ChainState, generator: torch.Generator) -> ChainState:
+        """Moves every chain by a sweep, alone."""
 
     @abstractmethod
     def coupled(
@@ -195,17 +189,10 @@ class Gibbs(PairKernel):
         }
         return ChainState(state.states, fields)
 
-    def single(
-        self,
-        hamiltonian: Hamiltonian,
-        state: ChainState,
-        generator: torch.Generator,
-        antithetic: bool = False,
-    ) -> ChainState:
+    def single(self, hamiltonian: Hamiltonian, state: ChainState, generator: torch.Generator) -> ChainState:
         def draw(_: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
             return [
-                hamiltonian.sample(part, field, generator, antithetic)
-                for part, field in zip(parts, fields, strict=True)
+                hamiltonian.sample(part, field, generator) for part, field in zip(parts, fields, strict=True)
             ]
 
         return self._sweep(hamiltonian, state, draw, 1)
@@ -346,14 +333,8 @@ class Metropolis(PairKernel):
         }
         return ChainState(state.states, fields)
 
-    def single(
-        self,
-        hamiltonian: Hamiltonian,
-        state: ChainState,
-        generator: torch.Generator,
-        antithetic: bool = False,
-    ) -> ChainState:
-        return self._move(hamiltonian, state, generator, copies=1, antithetic=antithetic)
+    def single(self, hamiltonian: Hamiltonian, state: ChainState, generator: torch.Generator) -> ChainState:
+        return self._move(hamiltonian, state, generator, copies=1)
 
     def coupled(
         self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator
@@ -362,12 +343,7 @@ class Metropolis(PairKernel):
         return moved, torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)
 
     def _move(
-        self,
-        hamiltonian: Hamiltonian,
-        state: ChainState,
-        generator: torch.Generator,
-        copies: int,
-        antithetic: bool = False,
+        self, hamiltonian: Hamiltonian, state: ChainState, generator: torch.Generator, copies: int
     ) -> ChainState:
         for l, layer in enumerate(hamiltonian.layers):
             # A real unit proposes by a random walk from its own state, which two chains cannot share.
@@ -377,7 +353,7 @@ class Metropolis(PairKernel):
                 )
         state = self.prepare(hamiltonian, state, copies)
         rows = len(state.states[0]) // copies
-        noise = [hamiltonian.noise(l, rows, generator, antithetic) for l in range(len(state.states))]
+        noise = [hamiltonian.noise(l, rows, generator) for l in range(len(state.states))]
         states = [
             hamiltonian.layers[l].propose(x[:rows], u)
             for l, (x, u) in enumerate(zip(state.states, noise, strict=True))

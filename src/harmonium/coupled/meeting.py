@@ -170,7 +170,6 @@ def run_pairs(
     into: Statistics | None = None,
     weight: float = 1.0,
     row_weights: Tensor | None = None,
-    antithetic: bool = False,
     fields: Mapping[int, Tensor] = MappingProxyType({}),
 ) -> Meetings:
     """Runs ``meet`` and adds weight · H_{k:m} of every pair to ``into`` (FORMULAS §3).
@@ -179,26 +178,20 @@ def run_pairs(
     the layers outside ``graph.summed``], has expectation E[S] if no pair is capped. Nothing but the current
     states of the pairs still needed is kept.
 
-    With ``antithetic`` the first chain of pair pairs/2 + i mirrors the noise of that of pair i until the
-    second chains set out. Each pair alone has the same distribution; where two such pairs start alike, the
-    mean over them varies less.
-
     ``start`` has for each layer (pairs, width_l), ``row_weights`` is (pairs,). ``fields`` has the fields of
     some layers at the start, (pairs, width_l), where they are known.
 
     Raises:
-        ValueError: m below k, a cap below m or the lag, or an odd number of antithetic pairs.
+        ValueError: m below k, or a cap below m or the lag.
     """
     _checks.positive_int(m, "m", minimum=_checks.positive_int(k, "k", minimum=0))
     if max_sweeps is not None:
         _checks.positive_int(max_sweeps, "max_sweeps", minimum=max(m, lag))
-    if antithetic and len(start[0]) % 2:
-        raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
     hidden_by_noise = pair_kernel.ends_by_noise if isinstance(pair_kernel, Gibbs) else None
     if row_weights is None and hidden_by_noise is not None:
         ran = runs.run(
             "pairs", hamiltonian, start, generator, k=k, m=m, lag=lag, max_sweeps=max_sweeps,
-            into=into, weight=weight, antithetic=antithetic, hidden_by_noise=hidden_by_noise,
+            into=into, weight=weight, hidden_by_noise=hidden_by_noise,
         )  # fmt: skip
         if ran is not None:
             return Meetings(**ran, lag=lag)
@@ -212,7 +205,7 @@ def run_pairs(
         hamiltonian, pair_kernel, layers, Horizon(k, m, lag, weight), sums, generator, max_sweeps,
         sweeps_ahead=SWEEPS if pair_kernel.is_steady and replays(hamiltonian) else None,
     )  # fmt: skip
-    return loop.run(ChainState(hamiltonian.clamp_states(start), dict(fields)), antithetic)
+    return loop.run(ChainState(hamiltonian.clamp_states(start), dict(fields)))
 
 
 class Layers(NamedTuple):
@@ -293,7 +286,7 @@ class MeetingLoop:
     max_sweeps: int | None
     sweeps_ahead: int | None
 
-    def run(self, start: ChainState, antithetic: bool) -> Meetings:
+    def run(self, start: ChainState) -> Meetings:
         """Runs pairs from a start, (pairs, width_l) for each layer; see ``run_pairs``."""
         kernel, generator, (_, m, lag, _) = self.kernel, self.generator, self.horizon
         self.by_row = self.hamiltonian.select_rows(slice(0, 0)) is not self.hamiltonian
@@ -307,7 +300,7 @@ class MeetingLoop:
         self._add_averages([x], self.pair, 0)
         for t in range(1, lag + 1):  # nobody can meet before Y sets out
             before = x
-            x = kernel.single(self.hamiltonian, before, generator, antithetic)
+            x = kernel.single(self.hamiltonian, before, generator)
             x = kernel.prepare(self.hamiltonian, x, copies=1)
             self._count_flips(before, x)
             if t < lag:

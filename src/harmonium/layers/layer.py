@@ -119,13 +119,6 @@ class Layer(nn.Module, ABC):
     def statistics(self, x: Tensor) -> Theta:
         """Returns t(x) in the order of ``natural``, each (..., width); the first is x itself."""
 
-    def mirrored(self, noise: Tensor) -> Tensor:
-        """Returns antithetic noise, (..., n_units): distributed as ``noise``, it makes the opposite draw."""
-        opposite = 2 * self.noise_centre - noise
-        if self.noise_centre == 0:
-            return opposite
-        return opposite.clamp_(max=1 - torch.finfo(noise.dtype).eps / 2)  # uniform noise is below 1
-
     @abstractmethod
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         """Draws a state from p(x | field), (..., width): deterministic given the noise."""

@@ -240,8 +240,6 @@ def ucd(
     *,
     pair_kernel: PairKernel | None = None,
     start: Start = "data",
-    quantile: float | None = None,
-    antithetic: bool = False,
 ) -> Rule:
     """Unbiased contrastive divergence: coupled chains that run until they meet (Qiu et al. 2020, Alg. 2).
 
@@ -258,15 +256,9 @@ def ucd(
         pair_kernel: ``coupled.Gibbs`` or ``coupled.Metropolis``.
         start: where pairs begin: "data", "persistent" or "noise". Persistent pairs may begin at the chains of
             an earlier rule (``train(..., rule_state=run.rule_state)``): a warm start by PCD (Fig. 9).
-        quantile: raises k to this quantile of the last update's meeting times.
-        antithetic: pairs of the free phase in twos that mirror each other's first noise; ``chains`` must be
-            even. It takes variance away while the couplings are weak and costs nothing.
     """
-    settings = {
-        "pair_kernel": pair_kernel, "k": k, "m": m, "lag": lag, "max_sweeps": max_sweeps,
-        "quantile": quantile,
-    }  # fmt: skip
-    free = CoupledChains(**settings, chains=chains, start=start, antithetic=antithetic)  # type: ignore[arg-type]
+    settings = {"pair_kernel": pair_kernel, "k": k, "m": m, "lag": lag, "max_sweeps": max_sweeps}
+    free = CoupledChains(**settings, chains=chains, start=start)  # type: ignore[arg-type]
     clamped = CoupledChains(**settings, clamped=True)  # type: ignore[arg-type]
     return Rule("ucd", clamped, free, "unbiased" if max_sweeps is None else "biased")
 

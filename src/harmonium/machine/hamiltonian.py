@@ -349,20 +349,15 @@ class Hamiltonian:
             total = total + self.beta_times(self.coupling_energy(states, unsummed))
         return self.offset - total
 
-    def noise(
-        self, layer: int | Part, rows: int, generator: torch.Generator, antithetic: bool = False
-    ) -> Tensor:
+    def noise(self, layer: int | Part, rows: int, generator: torch.Generator) -> Tensor:
         """Draws noise for ``rows`` samples of a layer or part, in the machine's dtype: (rows, units).
 
         Args:
             layer: index of the layer, or a part.
-            rows: how many; even with antithetic noise.
+            rows: how many.
             generator: source of it.
-            antithetic: whether the second half of the rows mirrors the first.
         """
         kind = self.units(layer)[0]
-        if antithetic:
-            return half_steps.mirrored_noise(kind, (rows, kind.width), self.dtype, generator)
         # Apart from its use: two coupled chains share the noise, each with fields of its own.
         return kind.noise((rows, kind.width), generator=generator).to(self.dtype)
 

@@ -18,7 +18,7 @@ _NORMS = (("gradient", "gradient_norm"), ("weights", "weight_norm"))
 _FAMILIES = (
     ("Meeting times of coupled chains", "sweeps", ("meeting_time",)),
     ("Pairs of chains cut before they met", "fraction", ("capped",)),
-    ("Sweeps of an update", "sweeps", ("sweeps", "burn_in", "longest_search")),
+    ("Sweeps of an update", "sweeps", ("sweeps", "longest_search")),
     ("Rows whose mean field converged", "fraction", ("converged", "unbounded")),
     ("Proposals accepted", "fraction", ("acceptance", "swap_rate")),
     ("Units that a sweep changes", "fraction", ("flip_rate",)),
