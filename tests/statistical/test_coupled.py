@@ -185,22 +185,26 @@ def test_pairs_that_met_stay_together(name):
                     assert torch.equal(place.states[l][:500], place.states[l][500:])
 
 
-def estimates(made, kernel, k, m, lag, lots=40, pairs=270) -> torch.Tensor:
+def estimates(made, kernel, k, m, lag, lots=40, pairs=270, compiled=False) -> torch.Tensor:
     """Independent estimates of E[S], each from so many pairs, (lots, statistics)."""
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(7)
-    whole = Statistics(hamiltonian)
 
-    def run() -> None:
-        start = made.random_states(lots * pairs, seed=generator)
+    def run(into: Statistics, pairs: int) -> None:
+        start = made.random_states(pairs, seed=generator)
         with torch.no_grad():
             run_pairs(
                 hamiltonian, kernel, start, k=k, m=m, lag=lag,
-                max_sweeps=None, generator=generator, into=whole,
-                weight=1 / (lots * pairs),
+                max_sweeps=None, generator=generator, into=into, weight=1 / pairs,
             )  # fmt: skip
 
-    sums = in_lots(hamiltonian, whole, lots, run)
+    if compiled:
+        sums = [Statistics(hamiltonian) for _ in range(lots)]
+        for each in sums:
+            run(each, pairs)
+    else:
+        whole = Statistics(hamiltonian)
+        sums = in_lots(hamiltonian, whole, lots, lambda: run(whole, lots * pairs))
     return torch.stack([flat(each) for each in sums])
 
 
