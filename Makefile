@@ -41,8 +41,9 @@ $(STAMP): $(PACKAGE)
 demo: $(PACKAGE)  ## train, evaluate and sample a real machine (DEMO_BUDGET=small for a short run)
 	DEMO_BUDGET=$(DEMO_BUDGET) $(BIN)/python examples/demo.py
 
+# The tests of a file run in one process, which makes its fixtures, and compiles what it needs, once.
 test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "$(MARKED)" $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "$(MARKED)" $(PYTEST_ARGS)
 
 test-all: MARKED :=
 test-all: test  ## run it with the tests that are marked nightly
