@@ -165,7 +165,7 @@ class RuleSettings(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watching(Checked):
+class Metrics(Checked):
     """The metrics of a machine while it learns.
 
     Attributes:
@@ -187,7 +187,7 @@ class Watching(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Structure, Source):
+class TrainSettings(Metrics, Steps, options.Chains, RuleSettings, Learning, Structure, Source):
     """All settings of ``harmonium train``, in the order of ``run.toml``.
 
     Attributes:

@@ -22,7 +22,7 @@ Bound = float | Iterable[float]
 
 
 @final
-class Interval:
+class UnitInterval:
     """[low, high] of every unit, kept in double precision whatever the layer's own.
 
     Args:
@@ -104,7 +104,7 @@ class IntervalUnits(Layer, ABC):
 
     def __init__(self, n_units: int, low: Bound, high: Bound) -> None:
         super().__init__(n_units)
-        self.interval = Interval(low, high, self.n_units)
+        self.interval = UnitInterval(low, high, self.n_units)
         self.linear = nn.Parameter(torch.zeros(self.n_units))
         self.quadratic = nn.Parameter(torch.zeros(self.n_units))
 

@@ -32,7 +32,7 @@ from harmonium.training import (
 )
 
 
-class Schedule(NamedTuple):
+class ExactSchedule(NamedTuple):
     """Numbers of a training (docs/decisions/0020 has what was measured)."""
 
     held_out: int  # one row in so many
@@ -42,10 +42,10 @@ class Schedule(NamedTuple):
     last_updates: int = 25
 
 
-_ROWS = Schedule(7, 0.1, 200, 0.015)
+_ROWS = ExactSchedule(7, 0.1, 200, 0.015)
 # Of ln p(y | x), which few rows tell less of. At half the rate training ends before it leaves the regression
 # for labels that depend on the sign of a product.
-_LABELS = Schedule(4, 0.2, 60, 0.0075)
+_LABELS = ExactSchedule(4, 0.2, 60, 0.0075)
 _ROWS_OF_INTERVALS = 200  # from which on at least as many are held out as intervals of cells need
 _SECONDS = 20.0  # of the updates of joined columns, on one core
 _FEWEST_UPDATES = 10  # of joined columns: with fewer they are not joined
