@@ -287,8 +287,8 @@ def test_too_large_for_enumeration(name: str) -> None:
         lambda: rules.exact().gradient(made, v, seed=generator()),
     ):
         refused((f"2^35|{words}|likelihood.ais", "machine", call))
-    # No measurement of speed: enumerating any of these would take minutes at least.
-    assert time.process_time() - began < 5
+    # No measurement of speed, which has compilation in it: enumerating any of these would take minutes.
+    assert time.process_time() - began < 30
 
 
 # Learning --------------------------------------------------------------------------------------------------
