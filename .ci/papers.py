@@ -367,7 +367,7 @@ PAPERS: dict[str, list[Row]] = {
             lambda: "ln p of test images, of points with sample sizes of 20 and more: CD-10 "
             + counted_points(read("fashion_cd.json")["results"]["cd-10"]),
             ("fashion_cd.json",),
-            "mnist_ucd.py --budget longer --data fashion-mnist --only cd-10 --updates 2000 --points 5",
+            "mnist_ucd.py --budget longer --data fashion-mnist --only cd-10 --updates 2000",
         ),
         Row(
             "Fig. 11, meeting times on Fashion-MNIST",
