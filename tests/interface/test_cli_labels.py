@@ -179,6 +179,12 @@ def test_labels_beside_images(cli: CommandLine, tmp_path: Path) -> None:
     assert trained["rule"].startswith("hybrid(") and trained["rule"].endswith("joint=0.03)")
     found = cli.succeed("predict", run, tmp_path / "x.npz", "--out", tmp_path / "p.csv", "--json").json
     assert found["accuracy"] == 1
+    pages = []
+    for name, label in (("known", "on"), ("new", "neither"), ("none", None)):  # of the first picture
+        np.savez(tmp_path / f"{name}.npz", X=X[:1], **({} if label is None else {"y": np.array([label])}))
+        cli.succeed("score", run, tmp_path / f"{name}.npz", "--out", tmp_path / f"{name}.csv")
+        pages.append(float(read_csv(tmp_path / f"{name}.csv")[1][0]))
+    assert pages[2] - pages[1] == pytest.approx(np.log(len(X) + 1), rel=1e-4)
     few = ("--rows", 3, "--sweeps", 2, "--given", "label=on")
     cli.succeed("sample", run, *few, "--out", tmp_path / "s.npz")
     drawn = hm.data.read(tmp_path / "s.npz")

@@ -250,6 +250,17 @@ def test_numbers_beside_zeros_keep_their_long_tail() -> None:
         assert decoded.std() == pytest.approx(seen.std(), rel=0.2)
 
 
+def test_knots_that_rounding_alone_would_part_are_one() -> None:
+    rng = np.random.default_rng(0)
+    ties = ([3.0] * 160 + [*rng.random(40) + 1], [1.0] * 60 + [*1 + 9 * rng.random(40)],
+            [3.0] * 40 + [*2 * rng.random(160)])  # fmt: skip
+    for positive in ties:
+        x = np.array([0.0] * 100 + positive)
+        coding = Column.fit(cells_of(x), {"kind": "truncated_gauss_bernoulli", "transform": "quantile"})
+        assert np.diff(coding.points).min() > 1e-6 and np.diff(coding.states).min() > 1e-6
+        assert np.log(np.diff(coding.states) / np.diff(coding.points)).max() < 12
+
+
 def test_a_transform_is_asked_for_by_name() -> None:
     values = cells_of(np.exp(RANDOM.normal(size=40)))
     for name, coding in (("none", Line), ("log", Logarithm), ("quantile", Quantiles)):

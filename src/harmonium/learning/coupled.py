@@ -80,7 +80,7 @@ class CoupledChains(Expectation):
             row_weights=request.row_weights if self.clamped else None,
         )
         going_on = self.start == "persistent" and not self.clamped
-        # No sweeps so far: a kernel of another rule begins with these chains.
+        # No sweeps so far, and no memory, as chains of PCD by Gibbs sweeps: these may go on from here.
         state = KernelState(meetings.states, 0, None, {}) if going_on else None
         prefix = "clamped_" if self.clamped else ""
         return Outcome(state, diagnose_pairs(meetings, prefix, self.max_sweeps))

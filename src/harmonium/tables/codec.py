@@ -389,14 +389,13 @@ class Codec:
             machine: Machine of the states.
             beyond: as of the states, see ``rows``.
         """
-        table = self.encoder
+        table, (rest, label) = self.encoder, self.apart(X) if isinstance(X, DataSet) else (X, None)
+        of_label = [self.label.log_shares(label)] if self.label and label is not None else []
         if not isinstance(table, Table):
-            return None
-        rest, label = self.apart(X) if isinstance(X, DataSet) else (X, None)
+            return torch.from_numpy(np.column_stack(of_label)) if of_label else None
         frame = rest.frame() if isinstance(rest, DataSet) else frame_of(rest)
         missing = np.column_stack([frame.columns[j].missing for j in table.order(frame)])
         masses = np.where(missing, 0.0, log_masses(table, machine).cpu().numpy())
-        of_label = [self.label.log_shares(label)] if self.label and label is not None else []
         return torch.from_numpy(np.column_stack([table.log_shares(frame, beyond) - masses, *of_label]))
 
     def within(self, states: Tensor) -> Tensor:

@@ -79,8 +79,8 @@ class Quantiles(ColumnCodec):
         knots = np.linspace(0.0, 1.0, min(_PIECES, len(seen)) + 1)[1:-1]
         halvings = max(0, int(math.log2(len(positive) / (_PIECES * _TAIL))))
         knots = np.append(knots, 1.0 - 0.5 ** np.arange(1, halvings + 1) / _PIECES)
-        knots = np.unique(np.maximum(knots, levels[0]))
-        knots = knots[knots < levels[-1]]
+        knots = np.unique(np.maximum(knots, levels[0]).round(9))  # none that only rounding parts
+        knots = knots[knots < levels[-1] - 1e-9]
         points = [0.0, *np.interp(knots, levels, seen).tolist(), float(seen[-1])]
         return {"points": points, "states": [0.0, *(last * knots).tolist(), last], "zero": True}
 

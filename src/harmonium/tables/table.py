@@ -351,7 +351,7 @@ def states_of_cells(
         parts.append(states)
     if strange:
         _checks.warn(
-            f"{NEW_CELLS} have a probability of 1 / (rows of training + 1) in scores, and where other cells "
+            f"{NEW_CELLS} have a probability of 1 / (cells in training + 1) in scores, and where other cells "
             f"of their rows are predicted they are taken as missing: {', '.join(strange)}"
         )
     return np.hstack(parts)
