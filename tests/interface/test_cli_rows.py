@@ -61,6 +61,9 @@ def test_missing_numbers_are_counted_and_not_refused(cli: CommandLine, tmp_path:
     np.save(tmp_path / "holes.npy", np.array([[0.0, np.nan], [np.nan, 5.0], [2.0, 1.0]]))
     told = cli.succeed("data", tmp_path / "holes.npy", "--out", tmp_path / "holes.csv", "--json").json
     assert (told["missing_cells"], told["minimum"], told["maximum"]) == (2, 0, 5)
+    np.save(tmp_path / "blank.npy", np.full((3, 2), np.nan))
+    blank = cli.succeed("data", tmp_path / "blank.npy", "--json").json
+    assert blank["missing_cells"] == 6 and "minimum" not in blank and "binary" not in blank
     assert (tmp_path / "holes.csv").read_text().split() == ["0.0,", ",5.0", "2.0,1.0"]
     named = write_csv(tmp_path / "named.csv", [["1", ""], ["", "7"], ["2.5", "3"]], ["a", "b"])
     columns = cli.succeed("data", named, "--json").json["table"]

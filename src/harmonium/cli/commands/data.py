@@ -95,9 +95,7 @@ def _describe_numbers(dataset: DataSet) -> dict[str, Any]:
     return {
         "dtype": str(dataset.samples.dtype),
         **({"missing_cells": missing} if missing else {}),
-        "minimum": low,
-        "maximum": high,
-        "binary": binary,
+        **({"minimum": low, "maximum": high, "binary": binary} if low <= high else {}),
         "image_shape": None if dataset.image_shape is None else "x".join(map(str, dataset.image_shape)),
     }
 
