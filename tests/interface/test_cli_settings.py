@@ -20,7 +20,8 @@ from harmonium.chains import Kernel
 from harmonium.cli.options import Chains
 from harmonium.cli.settings import TrainSettings
 from harmonium.learning import Rule, rules
-from harmonium.training import as_toml, make_rule
+from harmonium.tables import make_rule
+from harmonium.training import as_toml
 from harmonium.training.settings import Steps
 
 from .command_line import TINY, CommandLine

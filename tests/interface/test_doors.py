@@ -11,9 +11,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium._random import as_generator
 from harmonium.machine import hidden_for
-from harmonium.training import as_root, choose, stream_seed
+from harmonium.tables import Codec, Fitting, as_root
 
 from .command_line import CommandLine
 
@@ -76,15 +75,13 @@ def by_hand(run: Path, parameters: dict[str, Any]) -> hm.BoltzmannMachine:
     """A machine from ``hm.train`` with the settings that ``run.toml`` says were in force."""
     record = tomllib.loads((run / "run.toml").read_text())
     hidden, init = hidden_for(parameters.get("hidden_kind", "bernoulli"), [6]), parameters.get("init")
-    recipe = choose(hm.data.Identity(), [hm.Bernoulli(16)], len(X), hidden, method="chains", init=init)
-    rows = hm.data.Rows.of(torch.from_numpy(X).float())
-    start = as_generator(stream_seed(as_root(SEED), "couplings"))
-    recipe.start_(rows, None, parameters.get("initial_std"), start)
+    codec, std = Codec(hm.data.Identity(), [hm.Bernoulli(16)]), parameters.get("initial_std")
+    begun = Fitting.begin(codec, X, hidden=hidden, method="chains", init=init, std=std, seed=as_root(SEED))
     names = {"batch_size", "learning_rate", "schedule", "optimizer", "weight_decay", "clip_norm"}
     names |= {"averaging", "seed"}
     settings = {name: record["run"][name] for name in names & record["run"].keys()}
     rule = eval(record["run"]["rule"], vars(hm.rules))
-    trained = hm.train(recipe.machine, X, rule=rule, updates=UPDATES, progress=False, **settings)
+    trained = hm.train(begun.machine, X, rule=rule, updates=UPDATES, progress=False, **settings)
     return trained.averaged_machine or trained.machine
 
 

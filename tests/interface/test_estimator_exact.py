@@ -15,8 +15,7 @@ from harmonium.estimators._intake import validated
 from harmonium.layers import Bernoulli
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.sums import log_weights, nothing_seen
-from harmonium.tables import Codec, table_training
-from harmonium.training import choose
+from harmonium.tables import Codec, Fitting, table_training
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -259,8 +258,8 @@ def test_wide_tables_are_learned_exactly_but_not_pictures() -> None:
     }
     for name, frame in frames.items():
         codec = Codec.fit(frame)
-        recipe = choose(codec.encoder, codec.layers, len(frame))
-        assert recipe.machine.layers[-1].n_units == (100 if name == "pixels" else 8), name
+        units = Fitting.begin(codec, frame).machine.layers[-1].n_units
+        assert units == (100 if name == "pixels" else 8), name
     holes = frames["items"].mask(random.random(items.shape) < 0.1)
     rbm = RBM(random_state=0).fit(holes)
     gone = holes.isna().to_numpy()
@@ -275,10 +274,10 @@ def test_the_work_of_exact_training_decides_and_is_told(monkeypatch: pytest.Monk
 
     def chosen(rows: int, columns: int, hidden: int | None = None) -> tuple[str, int]:
         table = frame_of_reals(rows, columns)
-        codec = Codec.fit(table)
+        many = pandas.concat([table] * (84 if rows == 60 else 1))
         layers = None if hidden is None else [Bernoulli(hidden)]
-        recipe = choose(codec.encoder, codec.layers, 5000 if rows == 60 else rows, layers)
-        return recipe.method, recipe.machine.layers[-1].n_units
+        fitting = Fitting.begin(Codec.fit(table), many, hidden=layers)
+        return fitting.method, fitting.machine.layers[-1].n_units
 
     assert chosen(60, 300) == ("exact", 8)
     assert chosen(60, 2000) == ("chains", 500)

@@ -18,7 +18,6 @@ from harmonium.data import Rows, bars_and_stripes, digits, gaussian_mixture
 from harmonium.estimators import RBM
 from harmonium.estimators._training import plan
 from harmonium.tables import Fitting
-from harmonium.training import Recipe
 
 torch.set_num_threads(1)
 
@@ -227,7 +226,7 @@ def test_pickled_estimator_goes_on_the_same_way():
 def test_sweeps_and_chains_reach_the_rule():
     def named(**settings):
         machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
-        fitting = Fitting(Recipe(machine, "chains"), Rows.of(torch.zeros(3, 3)))
+        fitting = Fitting(machine, Rows.of(torch.zeros(3, 3)))
         plan(small(**settings), fitting)
         return fitting.rule.name
 

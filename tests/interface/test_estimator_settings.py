@@ -18,8 +18,10 @@ from harmonium._settings import AtLeast0
 from harmonium.data import Rows, bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
 from harmonium.estimators._training import plan
+from harmonium.machine import join_layers
 from harmonium.tables import Fitting
-from harmonium.training import Recipe, TrainingDiverged
+from harmonium.tables.recipe import highest_rate
+from harmonium.training import TrainingDiverged
 
 torch.set_num_threads(1)
 
@@ -37,10 +39,11 @@ def small(kind, **settings):
 
 def budget(estimator, rows, layers=None):
     deep = [hm.Bernoulli(3)] if isinstance(estimator, DBM) else []
-    machine = hm.BoltzmannMachine([*(layers or [hm.Bernoulli(9), hm.Bernoulli(4)]), *deep])
-    recipe = Recipe(machine, "chains", isinstance(estimator, RBMClassifier))
+    label, share = ([hm.Categorical(1, 2)], 0.03) if isinstance(estimator, RBMClassifier) else ([], None)
+    visible, hidden = layers or [hm.Bernoulli(9), hm.Bernoulli(4)]
+    machine = join_layers([visible, *label], [hidden, *deep])
     nothing = torch.zeros(1, machine.visible_width).expand(rows, -1)  # columns that do not vary
-    fitting = Fitting(recipe, Rows.of(nothing))
+    fitting = Fitting(machine, Rows.of(nothing), share=share)
     plan(estimator, fitting)
     return fitting.decided["updates"], fitting.decided["learning_rate"]
 
@@ -94,7 +97,7 @@ def test_rate_falls_where_columns_vary_together() -> None:
 
     def rate(X, visible=hm.Bernoulli, hidden=hm.Bernoulli, weights=None):
         machine = hm.BoltzmannMachine([visible(200), hidden(5)])
-        return Recipe(machine, "chains").highest_rate(Rows.of(X, missing=True), weights)
+        return highest_rate(machine, Rows.of(X, missing=True), weights)
 
     assert rate(bits) == pytest.approx(expected, rel=1e-5)
     assert rate(2 * bits - 1, hm.Spin) == pytest.approx(expected / 4, rel=1e-5)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.tables import Codec
+from harmonium.tables import Codec, Fitting
 
 from .command_line import CommandLine
 
@@ -51,7 +51,9 @@ def test_both_doors_make_the_sampler_of_liao_and_others(cli: CommandLine, tmp_pa
     machine = hm.load(run)
     rbm = hm.RBM(visible="gaussian", max_updates=2, random_state=0).fit(GREY)
     assert all(map(torch.equal, machine.parameters(), rbm.machine_.parameters()))
-    assert hm.training.Recipe(machine, "chains", images=True).budget(Codec.of(machine).rows(GREY))[0] == 1000
+    fitting = Fitting.go_on(Codec.of(machine), GREY)
+    fitting.plan(options={})
+    assert fitting.decided["updates"] == 1000
     few = ("--chains", 2, "--temperatures", 2, "--json")
     notes = cli.succeed("evaluate", run, "digits", *few).json["notes"]
     assert "log_likelihood: the machine has learned a sampler from noise, and no density" in notes

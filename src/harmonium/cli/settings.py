@@ -21,19 +21,9 @@ from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import rules
 from harmonium.machine import INITS, check_init, hidden_for
+from harmonium.tables import IMAGES, METHODS, OBJECTIVES, share_of
 from harmonium.tasks import METRICS
-from harmonium.training import (
-    IMAGES,
-    METHODS,
-    OBJECTIVES,
-    RUN_FILE,
-    Steps,
-    as_toml,
-    key_of,
-    read_run_file,
-    setting_lines,
-    share_of,
-)
+from harmonium.training import RUN_FILE, Steps, as_toml, key_of, read_run_file, setting_lines
 
 
 @dataclass(frozen=True, kw_only=True)

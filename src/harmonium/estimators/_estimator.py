@@ -41,16 +41,8 @@ from harmonium.likelihood import (
     pseudo_log_likelihood,
 )
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tables import NEW_CELLS, CellInterval, Table, find_intervals
-from harmonium.training import (
-    METHODS,
-    PLAIN,
-    SCHEDULES,
-    OptimizerFactory,
-    Schedule,
-    stream_seed,
-    warn_of_rough,
-)
+from harmonium.tables import METHODS, NEW_CELLS, PLAIN, CellInterval, Table, find_intervals, warn_of_rough
+from harmonium.training import SCHEDULES, OptimizerFactory, Schedule, stream_seed
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again

@@ -18,8 +18,8 @@ from harmonium import _checks
 from harmonium._settings import list_unused
 from harmonium.estimators._fitted import Fitted
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
-from harmonium.tables import Codec, ColumnCodec, Fitting
-from harmonium.training import IMAGES, OPTIMIZERS, Settings, Update, say_unused
+from harmonium.tables import IMAGES, Codec, ColumnCodec, Fitting, say_unused
+from harmonium.training import OPTIMIZERS, Settings, Update
 
 _STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "dtype")
 _DECIDED = {"rule", "epochs", "learning_rate", "optimizer", "schedule", "clip_norm"}  # by the data
@@ -66,20 +66,21 @@ def learn(
             "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
         )
     begun, fitting = (
-        _begin(learner, X, weights, label, whole) if earlier is None else _go_on(learner, earlier, X, label)
+        _begin(learner, X, weights, label, whole)
+        if earlier is None
+        else _go_on(learner, earlier, X, weights, label)
     )
-    name, method, rows, judged = type(learner).__name__, fitting.recipe.method, fitting.rows, None
-    fitting.weights, fitting.share = weights, None if label is None else label.share
-    if unused := list_unused(learner, method):
-        _checks.warn(f"{name}: {say_unused(unused, method)}")
-    some, rise = torch.arange(len(rows), device="cpu"), None
-    if label is not None:  # rows that ``_row_score`` takes
-        judged = ~(label.states if fitting.exact else rows.all()).isnan().any(1).cpu()
-        some = some[judged]
+    name, rows, rise = type(learner).__name__, fitting.rows, None
+    if unused := list_unused(learner, fitting.method):
+        _checks.warn(f"{name}: {say_unused(unused, fitting.method)}")
     watch: dict[str, Any] = {"device": learner.device, "progress": learner.verbose > 0}
-    if whole and not fitting.exact and len(some):
-        rise = _Rise(learner._row_score, fitting.machine, rows.take(some[:_SCORED]))
-        watch["callbacks"] = [rise]
+    if whole and not fitting.exact:
+        some = torch.arange(len(rows), device="cpu")
+        if label is not None:  # rows that ``_row_score`` takes
+            some = some[~rows.all().isnan().any(1).cpu()]
+        if len(some):
+            rise = _Rise(learner._row_score, fitting.machine, rows.take(some[:_SCORED]))
+            watch["callbacks"] = [rise]
     plan(learner, fitting, whole=whole)
     optimizers = _Optimizers(fitting.decided, begun.optimizer)
     if fitting.rule is not None:
@@ -95,7 +96,7 @@ def learn(
             watch["clip_norm"] = learner.clip_norm
         if fitting.decided["optimizer"] != "sgd":  # which remembers nothing, and which is compiled
             watch["optimizer"] = optimizers.make
-    run = fitting.train(judged, seed=begun.stream("train", begun.n_updates), **watch)
+    run = fitting.train(seed=begun.stream("train", begun.n_updates), **watch)
     kept_rows = rows.take(begun.rows_to_keep(len(rows)))
     if not whole and begun.rows is not None:  # as many of this batch stay as of those before
         kept_rows = torch.cat([begun.rows.to(kept_rows), kept_rows])
@@ -116,7 +117,7 @@ def learn(
     if rise is not None and run.status == "completed":
         rise.warn(name, run.updates)
     if whole and label is None:
-        collapse = fitting.find_collapse(fitted.machine, fitted.stream("collapse"), kept_rows)
+        collapse = fitting.find_collapse(fitted.machine, fitted.stream("collapse"))
         if collapse is not None:
             advice = 'a third of the learning_rate, another random_state or rule="cd" may help'
             _checks.warn(f"{name}: {collapse}; {advice}", ConvergenceWarning)
@@ -127,10 +128,9 @@ def plan(options: Any, fitting: Fitting, *, whole: bool = True) -> None:
     settings = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
     fitting.plan(
         options={} if options.chains is None else {"chains": options.chains},
-        chains=options.batch_size,
         batch_size=options.batch_size,
-        epochs=options.epochs,
-        updates=options.max_updates,
+        epochs=options.epochs if whole else None,
+        updates=options.max_updates if whole else None,
         learning_rate=options.learning_rate,
         whole=whole,
         **{name: None if isinstance(x, str) and x == "auto" else x for name, x in settings.items()},
@@ -175,6 +175,7 @@ def _begin(
         None if label is None else label.states,
         weights,
         hidden,
+        share=None if label is None else label.share,
         std=std,
         seed=seed,
         dtype=torch.float64 if options.dtype == "float64" else None,
@@ -188,7 +189,9 @@ def _begin(
     return Fitted(fitting.machine, seed, structure_of(options, fitting.machine)), fitting
 
 
-def _go_on(options: Any, earlier: Fitted, X: Any, label: Label | None) -> tuple[Fitted, Fitting]:
+def _go_on(
+    options: Any, earlier: Fitted, X: Any, weights: Tensor | None, label: Label | None
+) -> tuple[Fitted, Fitting]:
     """Returns a copy of an earlier machine, if the parameters are those that it was begun with.
 
     The columns of a table have then seen the rows X too.
@@ -208,7 +211,8 @@ def _go_on(options: Any, earlier: Fitted, X: Any, label: Label | None) -> tuple[
                 f"{received!r}; fit with warm_start=False begins again"
             )
     codec = Codec.of(deepcopy(earlier.machine)).widened(X)
-    fitting = Fitting.go_on(codec, X, None if label is None else label.states, shown="data")
+    states, share = (None, None) if label is None else (label.states, label.share)
+    fitting = Fitting.go_on(codec, X, states, weights, share=share, shown="data")
     return replace(earlier, machine=codec.machine, settings=structure), fitting
 
 

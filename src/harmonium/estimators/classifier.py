@@ -19,8 +19,9 @@ from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, classes_of, column_of, observed_labels, one_hot, validated
 from harmonium.estimators._training import Label
 from harmonium.machine import BoltzmannMachine
+from harmonium.tables import LABEL, OBJECTIVES, share_of
 from harmonium.tasks import log_probabilities
-from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, share_of
+from harmonium.training import OptimizerFactory
 
 # Of a row with missing cells: p(y | x) is then known to about 0.02, four times as many halve that.
 _CHAINS, _SWEEPS = 10, 60

@@ -33,6 +33,20 @@ from harmonium.tables.line import Line as Line
 from harmonium.tables.linear import LinearPrediction as LinearPrediction
 from harmonium.tables.logarithm import Logarithm as Logarithm
 from harmonium.tables.quantiles import Quantiles as Quantiles
+from harmonium.tables.recipe import (
+    DECIDED as DECIDED,
+    IMAGES as IMAGES,
+    LABEL as LABEL,
+    METHODS as METHODS,
+    OBJECTIVES as OBJECTIVES,
+    PLAIN as PLAIN,
+    as_root as as_root,
+    make_rule as make_rule,
+    name_objective as name_objective,
+    say_unused as say_unused,
+    share_of as share_of,
+    warn_of_rough as warn_of_rough,
+)
 from harmonium.tables.table import (
     NEW_CELLS as NEW_CELLS,
     Table as Table,

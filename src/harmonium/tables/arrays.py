@@ -14,7 +14,7 @@ from harmonium.data import Encoder, Identity, OneHot, Rows, Standardise
 from harmonium.layers import Layer
 from harmonium.tables.column import states_of
 from harmonium.tables.line import refuse_beyond
-from harmonium.training import is_table
+from harmonium.tables.recipe import is_table
 
 _DIFFERENT = 64  # entries of an array that are told apart; more than units of listed states have
 _BITS = (0.0, 1.0)  # the states of most two-valued units; data of 0 and 1 become the two states of any

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._random import as_generator
-from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import LONG, HiddenStates, in_words, seconds_of_joined
 from harmonium.tables.codec import Codec
@@ -20,10 +19,10 @@ from harmonium.tables.filling import FEWEST_ROWS, calibrate
 from harmonium.tables.groups import choose_groups, group_start
 from harmonium.tables.joint_normal import fold
 from harmonium.tables.label_start import regression_start
+from harmonium.tables.recipe import exact_seconds
 from harmonium.training import (
     EXACT_BATCH,
     Objective,
-    Recipe,
     TrainingRun,
     count_rows,
     take_rows,
@@ -50,44 +49,6 @@ _ROWS_OF_INTERVALS = 200  # from which on at least as many are held out as inter
 _SECONDS = 20.0  # of the updates of joined columns, on one core
 _FEWEST_UPDATES = 10  # of joined columns: with fewer they are not joined
 _STATES_DECAY = 0.3  # times the weight decay, for couplings to discrete columns: more loses links of labels
-
-
-def train_recipe(
-    recipe: Recipe,
-    rows: Rows,
-    weights: Tensor | None,
-    share: float | None = None,
-    *,
-    may_hold_out: Any = None,
-    device: Any = None,
-    **watch: Any,
-) -> TrainingRun:
-    """Trains the new machine of a recipe without chains: a trained one is that of the result.
-
-    Args:
-        recipe: Recipe of the method "exact".
-        rows: visible states.
-        weights: row weights, (rows,); None means uniform.
-        share: weight of ln p(rest, label) in the objective, in [0, 1]; None: there is no label.
-        may_hold_out: Marks the rows that may be held out, (rows,) bool; None: all but those without a label.
-        device: where to train; None: where the machine is.
-        **watch: seed, folder, metrics and the like, see ``train_table``.
-    """
-    machine = recipe.machine if device is None else recipe.machine.to(device)
-    v, objective = rows.all().to(machine.device, machine.dtype), Objective()
-    if share is not None:
-        objective = Objective([*machine.visible[:-1]], share)
-        may_hold_out = ~v[:, recipe.width :].isnan().any(1) if may_hold_out is None else may_hold_out
-    seconds = recipe.exact_seconds(len(v))
-    if objective.joint == 1:
-        seconds += min(_find_joined(machine, v)[1] * (_ROWS.updates + _ROWS.last_updates), 2 * _SECONDS)
-    if seconds >= LONG:
-        _checks.warn(
-            f"X: training sums over all states of {machine.layers[machine.hidden[0]].n_units} hidden units "
-            f"beside {v.shape[1]} columns of states, which takes about {in_words(seconds)} on one core; "
-            'fewer hidden units or columns take less, and method="chains" sums nothing'
-        )
-    return train_table(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
 
 
 @torch.no_grad()
@@ -132,6 +93,13 @@ def train_table(
     stream = generator.initial_seed() % (1 << 63)
     joined, seconds = _find_joined(machine, learned[0]) if joint else ([], 0.0)
     hidden = machine.layers[machine.hidden[0]]
+    of_joined = min(seconds * (plan.updates + plan.last_updates), 2 * _SECONDS)
+    if (total := exact_seconds(machine, len(v)) + of_joined) >= LONG:
+        _checks.warn(
+            f"X: training sums over all states of {hidden.n_units} hidden units beside {v.shape[1]} columns "
+            f"of states, which takes about {in_words(total)} on one core; fewer hidden units or columns take "
+            'less, and method="chains" sums nothing'
+        )
     most = hidden.n_units // max(1, len(joined)) if hidden.two_values == (0.0, 1.0) else 0
     groups = {l: choose_groups(machine.split(learned[0])[l], learned[1], most, stream) for l in joined}
 

@@ -41,26 +41,6 @@ from harmonium.training.penalties import (
     L1Squared as L1Squared,
     Penalty as Penalty,
 )
-from harmonium.training.recipe import (
-    DECIDED as DECIDED,
-    FAMILY as FAMILY,
-    IMAGES as IMAGES,
-    LABEL as LABEL,
-    METHODS as METHODS,
-    OBJECTIVES as OBJECTIVES,
-    PLAIN as PLAIN,
-    Recipe as Recipe,
-    as_root as as_root,
-    choose as choose,
-    is_table as is_table,
-    learns_images as learns_images,
-    make_rule as make_rule,
-    name_objective as name_objective,
-    note_sampler as note_sampler,
-    say_unused as say_unused,
-    share_of as share_of,
-    warn_of_rough as warn_of_rough,
-)
 from harmonium.training.run_directory import (
     AVERAGED as AVERAGED,
     RunDirectory as RunDirectory,

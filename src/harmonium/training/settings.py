@@ -37,7 +37,7 @@ _ABOVE_0 = Interval(0.0, closed="neither")
 class Steps(Checked):
     """The length of a run and its steps: what the command, ``run.toml`` and ``train`` share.
 
-    What is None the command chooses by the data (``training.recipe``).
+    What is None the command chooses by the data (``tables.recipe``).
 
     Attributes:
         updates: length of the run, where epochs are not given.

@@ -16,9 +16,8 @@ from harmonium.cli.output import Listing, check_target, working
 from harmonium.cli.rows_file import check_rows_target, write_rows, write_table
 from harmonium.data import DataSet, missing_at_random
 from harmonium.data.frame import missing_in
-from harmonium.tables import Codec, Table, find_intervals
+from harmonium.tables import Codec, Table, find_intervals, warn_of_rough
 from harmonium.tasks import IMPUTE_METHODS, impute_cells, score_cells, unobserved
-from harmonium.training import warn_of_rough
 
 EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv",

@@ -14,9 +14,8 @@ from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT, of_whole_numbers
-from harmonium.tables import ColumnUnit
+from harmonium.tables import ColumnUnit, warn_of_rough
 from harmonium.tasks import ColumnPrediction, predict_column, score_cells
-from harmonium.training import warn_of_rough
 
 EXAMPLES = (
     "harmonium predict runs/rows new.csv --out predicted.csv",

@@ -20,9 +20,8 @@ from harmonium.ladder import Ladder
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.report import image_panels
 from harmonium.sums import has_posterior
-from harmonium.tables import Codec
+from harmonium.tables import Codec, warn_of_rough
 from harmonium.tasks import sample as draw_exactly, usual_sweeps, visible_means
-from harmonium.training import warn_of_rough
 
 EXAMPLES = (
     "harmonium sample runs/digits --out samples.png",

@@ -22,21 +22,19 @@ from harmonium.data import DataSet, Rows, parse_arguments, read
 from harmonium.data.files import weighted
 from harmonium.distributed import count_started, init_process_group
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Codec, ColumnCodec, Fitting, read_kinds
-from harmonium.tasks import metrics_for
-from harmonium.training import (
+from harmonium.tables import (
     DECIDED,
-    Callback,
-    Steps,
-    TrainingRun,
+    Codec,
+    ColumnCodec,
+    Fitting,
     as_root,
-    callbacks,
     make_rule,
     name_objective,
-    refuse_run,
+    read_kinds,
     say_unused,
-    stream_seed,
 )
+from harmonium.tasks import metrics_for
+from harmonium.training import Callback, Steps, TrainingRun, callbacks, refuse_run, stream_seed
 
 EXAMPLES = (
     "harmonium train digits runs/digits --binarise sample --hidden 200",
@@ -128,7 +126,7 @@ def _prepare(
             "either of them ends the run and chooses its machine"
         )
     rule, centred = settings.rule or "pcd", bool(settings.centred)
-    rule_settings: dict[str, Any] = {"batch_size": None, "centred": centred}
+    rule_settings: dict[str, Any] = {"batch_size": settings.batch_size, "centred": centred}
     rule_settings |= {} if settings.sweeps is None else {"sweeps": settings.sweeps}
     # Mistakes of rules are told before data are read, which may take long, and where sums are exact too.
     settings.with_rule_options(lambda chosen: make_rule(rule, settings.optimizer, **rule_settings, **chosen))
@@ -157,20 +155,18 @@ def _prepare(
 
 def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
     """Plans how a machine learns; returns the settings with what the data decide where nothing is given."""
-    recipe, share = fitting.recipe, fitting.share
+    machine, share = fitting.machine, fitting.share
     user_steps = {
         name: getattr(settings, name) for name in ("batch_size", "epochs", "learning_rate", *DECIDED)
     }
-    settings.with_rule_options(
-        lambda chosen: fitting.plan(options=chosen, chains=settings.batch_size, **user_steps)
-    )
+    settings.with_rule_options(lambda chosen: fitting.plan(options=chosen, **user_steps))
     if settings.updates is not None and not fitting.exact:
         fitting.decided["updates"] = settings.updates
     decided = {**fitting.decided, **({} if settings.epochs is None else {"updates": settings.updates})}
-    sizes = [str(recipe.machine.layers[l].n_units) for l in recipe.machine.hidden]
+    sizes = [str(machine.layers[l].n_units) for l in machine.hidden]
     return replace(
         settings,
-        method=recipe.method,
+        method=fitting.method,
         hidden=settings.hidden if settings.from_run else settings.hidden or sizes,
         objective=None if share is None else name_objective(share),
         joint=share if share is not None and 0 < share < 1 else None,
