@@ -76,6 +76,11 @@ def test_labels_given_what_a_row_shows_are_exact(objective: str) -> None:
     assert made.score(FRAME, LABEL) > 0.75  # by the soil alone: 0.7 + 0.3 / 3
 
 
+def test_rows_without_a_label_are_not_held_out() -> None:
+    made = RBMClassifier(random_state=0).fit(FRAME, [x if i % 3 else None for i, x in enumerate(LABEL)])
+    assert "validation_score" in made.history_[0]  # by which the rows that are held out chose a machine
+
+
 @short
 def test_joined_columns_are_summed() -> None:
     made = fitted("joint")

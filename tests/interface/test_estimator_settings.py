@@ -165,6 +165,13 @@ def test_a_warm_start_goes_on(kind) -> None:
         warm.fit(BITS[:, :8], LABEL)
 
 
+def test_a_pass_reads_all_rows_and_a_warm_start_their_weights() -> None:
+    assert small(RBM, batch_size=20, max_updates=2).partial_fit(BITS).n_updates_ == 5
+    warm, weighted = (small(RBM, warm_start=True, max_updates=5).fit(BITS) for _ in range(2))
+    warm.fit(BITS), weighted.fit(BITS, sample_weight=1.0 + LABEL)
+    assert not torch.equal(warm.machine_.couplings[0].weight, weighted.machine_.couplings[0].weight)
+
+
 STRUCTURE = {"n_hidden": 5, "hidden_kind": "spin", "hidden_states": 3, "visible": "spin", "dtype": "float64"}
 
 

@@ -54,10 +54,10 @@ def working(message: str) -> Status:
 
 
 @contextmanager
-def listening(message: str) -> Iterator[list[str]]:
-    """Shows ``message`` as ``working`` does, and fills the list with the RuntimeWarnings given inside."""
+def listening() -> Iterator[list[str]]:
+    """Shows that ln Z is being found, and fills the list with the RuntimeWarnings given inside."""
     texts: list[str] = []
-    with working(message), warnings.catch_warnings(record=True) as doubts:
+    with working("finding ln Z"), warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", RuntimeWarning)
         yield texts
     texts += [str(doubt.message) for doubt in doubts]
@@ -111,7 +111,7 @@ def partition_table(partition: LogPartition, **settings: Any) -> dict[str, Any]:
     return {"method": "ais", **finite, **numbers, **settings}
 
 
-def check_target(path: Path, name: str, suffixes: Sequence[str], overwrite: bool) -> None:
+def check_target(path: Path, suffixes: Sequence[str], overwrite: bool) -> None:
     """Refuse a file that could not be written in the end, before any work is done for it.
 
     Raises:
@@ -120,13 +120,13 @@ def check_target(path: Path, name: str, suffixes: Sequence[str], overwrite: bool
         ValueError: another suffix than those known, or a folder.
     """
     if not path.name.lower().endswith(tuple(suffixes)):
-        raise ValueError(f"{name}: expected a name that ends in {' or '.join(suffixes)}, received {path}")
+        raise ValueError(f"out: expected a name that ends in {' or '.join(suffixes)}, received {path}")
     if path.is_dir():
-        raise ValueError(f"{name}: expected a file, {path} is a folder")
+        raise ValueError(f"out: expected a file, {path} is a folder")
     if path.exists() and not overwrite:
-        raise FileExistsError(f"{name}: {path} exists; --overwrite replaces it")
+        raise FileExistsError(f"out: {path} exists; --overwrite replaces it")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{name}: expected an existing folder, there is no {path.parent}")
+        raise FileNotFoundError(f"out: expected an existing folder, there is no {path.parent}")
 
 
 def _lines(listing: Listing) -> Table:

@@ -90,7 +90,7 @@ def check_rows_target(path: Path, alphabet: str | None, overwrite: bool, *others
         FileExistsError, FileNotFoundError, ValueError: as ``check_target``, or one of sequences where there
             are no letters to write.
     """
-    check_target(path, "out", (*SUFFIXES, *others, *SEQUENCES), overwrite)
+    check_target(path, (*SUFFIXES, *others, *SEQUENCES), overwrite)
     if alphabet is None and path.name.lower().endswith(SEQUENCES):
         raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
 

@@ -123,15 +123,10 @@ class DataSet:
         return Frame(tuple(columns), TEXT)
 
     def without(self, name: str) -> DataSet:
-        """The other columns.
-
-        Raises:
-            ValueError: no column of that name, or no other.
-        """
-        if self.names is None or name not in self.names:
-            raise ValueError(f"name: expected a column among {self.names}, received {name!r}")
-        column = self.names.index(name)
-        rest = self.names[:column] + self.names[column + 1 :]
+        """Returns the other columns than one that is there; ValueError: there is no other."""
+        names = self.names or ()
+        column = names.index(name)
+        rest = names[:column] + names[column + 1 :]
         if not rest:
             raise ValueError(f"name: expected other columns beside {name!r}, received none")
         return replace(self, samples=np.delete(self.samples, column, axis=1), names=rest)

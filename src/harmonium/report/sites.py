@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium.report.logos import name_letter
 from harmonium.report.plots import new_figure, save_figure
 from harmonium.tasks import APART, TOUCHING, contact_precision, rank_pairs
@@ -24,18 +23,16 @@ def draw_contacts(
     path: str | os.PathLike[str],
     *,
     distances: Tensor | None = None,
-    pairs: int | None = None,
     apart: int = APART,
     touching: float = TOUCHING,
 ) -> None:
-    """Draws the strongest pairs of sites below the diagonal, and known contacts above it.
+    """Draws the strongest pairs of sites, as many as sites, below the diagonal and known contacts above it.
 
     Args:
         scores: (sites, sites), such as ``tasks.contacts`` returns.
         path: PNG file; one that is there is replaced in one step.
         distances: (sites, sites) in Å, NaN where unknown (``data.read_distances``); None: no structure is
             known, and the pairs stand on both sides.
-        pairs: how many pairs; None: as many as sites.
         apart: Smallest |i - j| of a pair.
         touching: Distance below which two sites touch.
 
@@ -45,8 +42,7 @@ def draw_contacts(
     """
     figure = new_figure("draw_contacts", (5.6, 5.6))
     ranked = rank_pairs(scores, apart=apart).sites.cpu()
-    pairs = len(scores) if pairs is None else _checks.positive_int(pairs, "pairs")
-    i, j = ranked[:pairs].t() + 1
+    i, j = ranked[: len(scores)].t() + 1
     axes = figure.subplots()
     size = max(1.0, 160 / len(scores))
     if distances is None:

@@ -432,7 +432,6 @@ class Codec:
         dtype: torch.dtype = torch.float32,
         labels: Any = None,
         *,
-        missing: bool = True,
         shown: str = "nothing",
         keep: bool = True,
         beyond: str = "end",
@@ -447,7 +446,6 @@ class Codec:
             dtype: Type of the states.
             labels: Labels of the rows beside X: a ``Series``, or states (rows, label width) with NaN where
                 there is none; None: those of a ``DataSet``, else all are missing.
-            missing: whether cells may be missing.
             shown: what every row has to show: "nothing", "anything", or some of its "data" beside the label.
             keep: whether the first whole pass keeps them.
             beyond: States of real numbers beyond what a table has seen: "end", that of its end, to tell of
@@ -466,11 +464,11 @@ class Codec:
             labels = cells if labels is None else labels
             X = X.frame() if encoder.tabular else X.matrix()
         if encoder.tabular:
-            source = Rows(frame_of(X), Frame.take, True, dtype, missing=missing)
+            source = Rows(frame_of(X), Frame.take, True, dtype, missing=True)
         else:
             if encoder.draws:
                 X, plain = encoder.encode_cells(dense(X)), True
-            source = Rows.of(X, dtype, missing=missing, blank=shown == "nothing")
+            source = Rows.of(X, dtype, missing=True, blank=shown == "nothing")
         label_states = None
         if isinstance(labels, Series):
             assert self.label is not None

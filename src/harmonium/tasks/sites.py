@@ -41,7 +41,6 @@ def contacts(
     *,
     gap: int | Literal["auto"] | None = "auto",
     correct: bool = True,
-    method: str = "auto",
 ) -> Tensor:
     """Returns how strongly every two sites are coupled: close ones in a fold are.
 
@@ -55,7 +54,6 @@ def contacts(
         gap: the state that is left out of the norm; None: none. "auto": that of "-" among the letters that
             the machine has learned, and of machines without letters the first one.
         correct: whether to apply the correction.
-        method: Method of ``effective_couplings``.
 
     Returns:
         (sites, sites), symmetric, zero on the diagonal, float64. Pairs near in the sequence, |i - j| ≤ 4, are
@@ -78,7 +76,7 @@ def contacts(
     if gap is not None and not 0 <= _checks.positive_int(gap, "gap", minimum=0) < states:
         raise ValueError(f"gap: expected a state from 0 to {states - 1}, or None, received {gap}")
     width = sites * states  # a label stands behind the sites
-    pairs = effective_couplings(machine, method=method).pairs[:width, :width]
+    pairs = effective_couplings(machine).pairs[:width, :width]
     pairs = pairs.view(sites, states, sites, states)
     letters_only = [a for a in range(states) if a != gap]
     score = pairs[:, letters_only][..., letters_only].square().sum((1, 3)).sqrt()
@@ -158,9 +156,7 @@ def contact_precision(
 
 
 @torch.no_grad()
-def potts_machine(
-    machine: BoltzmannMachine, gauge: str = "zero-sum", *, method: str = "auto"
-) -> BoltzmannMachine:
+def potts_machine(machine: BoltzmannMachine, gauge: str = "zero-sum") -> BoltzmannMachine:
     """Returns the machine of fields and couplings of pairs alone that is nearest to a machine of sequences.
 
     Of a machine without hidden units it is the same machine in another gauge; of others it has the couplings
@@ -170,7 +166,6 @@ def potts_machine(
         machine: one layer of categorical visible units, with or without hidden ones.
         gauge: "zero-sum": couplings sum to zero over the states of either site; "lattice-gas": those of the
             gap are zero, or of the first state where there is no gap.
-        method: Method of ``effective_couplings``.
 
     Returns:
         A float64 machine without hidden units, with the metadata of the other one.
@@ -186,7 +181,7 @@ def potts_machine(
     """
     sites, states = _require_sites(machine)
     _checks.one_of(gauge, "gauge", GAUGES)
-    couplings = effective_couplings(machine, method=method)
+    couplings = effective_couplings(machine)
     h, J = couplings.fields.view(sites, states), couplings.pairs.view(sites, states, sites, states)
     if gauge == "lattice-gas":
         letters = Codec.of(machine).alphabet

@@ -41,7 +41,7 @@ def anneal(
         sweeps: sweeps of every run.
         method: how: auto (exact where it takes seconds, else anneal), exact, anneal.
     """
-    check_target(out, "out", TABLES, overwrite)
+    check_target(out, TABLES, overwrite)
     coding, source = run.load(evidence=evidence)
     machine = coding.machine
     with working("searching states of low energy"):

@@ -37,7 +37,7 @@ def convert(
         form: what FILE is, where that cannot be told.
         update: of a file with several ages; the last if not given.
     """
-    check_target(out, "out", (_OWN, *SUFFIXES), overwrite)
+    check_target(out, (_OWN, *SUFFIXES), overwrite)
     if path.is_dir() or (form is None and path.is_file() and is_machine_file(path)):
         if update is not None or form is not None:
             raise ValueError("update, form: expected with a file of another program")

@@ -38,7 +38,7 @@ def couplings(
         gauge: zero-sum, or lattice-gas: those of the gap are zero.
     """
     formats = [suffix for suffix, kind in SUFFIXES.items() if kind.form != "rbms"]
-    check_target(out, "out", (*TABLES, *formats), overwrite)
+    check_target(out, (*TABLES, *formats), overwrite)
     coding, source = run.load()
     with working("finding couplings"):
         potts = potts_machine(coding.machine, gauge)

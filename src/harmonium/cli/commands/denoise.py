@@ -47,7 +47,7 @@ def denoise(
     """
     if (flip_probability is None) == (noise_std is None):
         raise ValueError("flip_probability, noise_std: expected one of the two")
-    check_target(out, "out", (".npy",), overwrite)
+    check_target(out, (".npy",), overwrite)
     coding, source = run.load()
     coding.require_generative("denoise", label=False)
     seen = _read(coding, noisy)

@@ -55,7 +55,7 @@ def evaluate(
     machine, names = coding.machine, data or []
     read, rows, training = _read(coding, names)
     base, weights = _find_base(coding, training, read, rows)
-    with listening("finding ln Z") as doubts:
+    with listening() as doubts:
         settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures}
         partition = find_log_partition(machine, base, method, **settings, seed=seed)
     settings["base"] = "pilot run of the machine" if base is None else training

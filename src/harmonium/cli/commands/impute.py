@@ -70,7 +70,7 @@ def impute(
     for target in targets:
         check_rows_target(target, coding.alphabet, overwrite)
     if interval is not None:
-        check_target(ends, "out", (".csv",), overwrite)
+        check_target(ends, (".csv",), overwrite)
     coding.require_generative("impute")
     machine, dataset, drawn = coding.machine, coding.read(data), "cells" if value == "draw" else None
     absent, states, hidden = _find_missing(coding, dataset, missing, seed)

@@ -47,7 +47,7 @@ def predict(
         sweeps: sweeps of every chain, where there are too many states to sum.
         chains: chains of every row there.
     """
-    check_target(out, "out", TABLES, overwrite)
+    check_target(out, TABLES, overwrite)
     coding, source = run.load(unknown)
     if column is None:
         if coding.label is None:

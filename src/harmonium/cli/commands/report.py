@@ -83,7 +83,7 @@ def report(
     """
     out = out or (run.run / "report.html" if run.run.is_dir() else run.run.with_suffix(".html"))
     records = [RunRecord.read(folder) for folder in (run.run, *(compare or ()))]
-    check_target(out, "out", (".html",), overwrite)
+    check_target(out, (".html",), overwrite)
     page, (coding, source) = template(), run.load()
     coding.machine.requires_grad_(False)
     limit = max(_SECONDS, _TRAININGS * records[0].seconds) if seconds is None else seconds
@@ -283,7 +283,7 @@ class _Maker:
         if not affordable(unit_updates(machine.hamiltonian())):
             step = partial(ais, machine, _ANNEALED, data=subject.rows, seed=seed)
             temperatures = self._fit("Likelihood", temperatures, step, "temperatures")
-        with listening("finding ln Z") as notes:
+        with listening() as notes:
             log_partition = find_log_partition(machine, subject.rows, temperatures=temperatures, seed=seed)
         base = subject.data or "pilot run of the machine"
         table = partition_table(log_partition, chains=_ANNEALED, temperatures=temperatures, base=base)

@@ -50,7 +50,7 @@ def score(
         why: so many cells of each row that make it unusual: cell_1 is the column, value_1 the cell,
             expected_1 what the rest of the row predicts, and nats_1 how much ln p of the row rises with it.
     """
-    check_target(out, "out", TABLES, overwrite)
+    check_target(out, TABLES, overwrite)
     coding, source = run.load()
     coding.require_generative("score")
     dataset = coding.read(data)
