@@ -253,16 +253,6 @@ class Rows:
         rows._mapped = True
         return rows
 
-    def subset(self, indices: Tensor) -> Rows:
-        """Returns some of the rows, which are in the support that all are in, in the order of ``indices``."""
-        rows = self._copy(self.dtype, self._name, self.missing)
-        rows._X = self._X[
-            indices.to(self._X.device) if isinstance(self._X, Tensor) else indices.cpu().numpy()
-        ]
-        rows._length = len(indices)
-        rows.tensor = as_tensor(rows._X) if self.tensor is not None else None
-        return rows
-
     def chunks(self, size: int) -> Iterator[Tensor]:
         """All rows in their order, as fresh tensors of ``size`` rows; the last may be shorter.
 

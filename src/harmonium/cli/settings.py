@@ -194,8 +194,7 @@ class TrainSettings(Metrics, Steps, options.Chains, RuleSettings, Learning, Stru
         """True if nothing else is asked for than what is done with grey images beside Gaussian units."""
         layers = self.hidden_layers()
         one = layers is None or len(layers) == 1
-        asked = self.visible != "auto" and self.method != "exact" and self.rule in (None, IMAGES.rule)
-        return one and asked and self.label is None
+        return one and self.label is None and self.method != "exact" and self.rule in (None, IMAGES.rule)
 
     def with_rule_options(self, make: Callable[[dict[str, Any]], Result]) -> Result:
         """Returns what a function makes of the options of the rule but its sweeps; errors name the option."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from harmonium import _checks, _random, tasks
 from harmonium._settings import AtLeast0, Count, Fraction, Interval, Setting, settings_of
 from harmonium.data import Encoder
-from harmonium.estimators._fitted import Fitted, log_states
+from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import (
     Array,
     learned,
@@ -39,6 +39,7 @@ from harmonium.likelihood import (
     missing_pseudo_likelihood,
     predictive_log_score,
     pseudo_log_likelihood,
+    score_states,
 )
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tables import METHODS, NEW_CELLS, PLAIN, CellInterval, Table, find_intervals, warn_of_rough
@@ -335,10 +336,11 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """
         fitted, X = self._require_fitted(), validated(self, X)
         fitted.codec.require_generative("score_samples")
-        machine, codec, constant = fitted.double(), fitted.codec, self.log_partition_
+        machine, codec, constant = fitted.double(), fitted.codec, self.log_partition_.value
 
         def score(v: Tensor) -> Tensor:
-            return log_states(machine, v, constant) + codec.log_slopes(v)
+            is_bound = not machine.graph.independent
+            return score_states(machine, v, constant, is_bound) + codec.log_slopes(v)
 
         scores, log_shares = fitted.compute(X, score, beyond="tail"), codec.log_shares(X, machine)
         return scores if log_shares is None else scores + log_shares.sum(1).numpy()

@@ -17,7 +17,7 @@ from harmonium._random import as_generator
 from harmonium._storage import checksum
 from harmonium.data import build
 from harmonium.estimators._intake import Array, dtype_of
-from harmonium.likelihood import LogPartition, log_likelihood, variational_bound
+from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec, Table
 from harmonium.training import stream_seed
@@ -131,10 +131,3 @@ class Fitted:
         """Draws the indices of up to 1,000 of so many rows."""
         generator = as_generator(self.stream("rows kept", self.n_updates))
         return _random.permutation(count, generator)[:_KEPT].sort().values
-
-
-@torch.no_grad()
-def log_states(machine: BoltzmannMachine, v: Tensor, constant: float | LogPartition) -> Tensor:
-    """Returns ln p of what visible states show, or its variational bound, (rows,), float64."""
-    scores = log_likelihood if machine.graph.independent else variational_bound
-    return scores(machine, v, constant)

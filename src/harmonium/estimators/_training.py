@@ -18,11 +18,10 @@ from harmonium import _checks
 from harmonium._settings import list_unused
 from harmonium.estimators._fitted import Fitted
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
-from harmonium.tables import IMAGES, Codec, ColumnCodec, Fitting, say_unused
+from harmonium.tables import DECIDED, IMAGES, Codec, ColumnCodec, Fitting, say_unused
 from harmonium.training import OPTIMIZERS, Settings, Update
 
 _STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "dtype")
-_DECIDED = {"rule", "epochs", "learning_rate", "optimizer", "schedule", "clip_norm"}  # by the data
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 # A machine is still learning where the second half of the updates brought more than this share of all that
 # was gained, by more than so many standard errors over the rows.
@@ -84,16 +83,10 @@ def learn(
     plan(learner, fitting, whole=whole)
     optimizers = _Optimizers(fitting.decided, begun.optimizer)
     if fitting.rule is not None:
-        learner_settings = {known.name for known in fields(learner)} - _DECIDED
-        watch |= {
-            known.name: getattr(learner, known.name)
-            for known in fields(Settings)
-            if known.name in learner_settings
-        }
-        watch["schedule"] = learner.schedule if whole else "constant"
+        others = {known.name for known in fields(learner)} - {"epochs", *fitting.decided}
+        shared = [known.name for known in fields(Settings) if known.name in others]
+        watch |= {name: getattr(learner, name) for name in shared}
         watch["rule_state"] = deepcopy(begun.chains) if begun.rule == fitting.rule.name else None
-        if learner.clip_norm != "auto":
-            watch["clip_norm"] = learner.clip_norm
         if fitting.decided["optimizer"] != "sgd":  # which remembers nothing, and which is compiled
             watch["optimizer"] = optimizers.make
     run = fitting.train(seed=begun.stream("train", begun.n_updates), **watch)
@@ -125,7 +118,8 @@ def learn(
 
 def plan(options: Any, fitting: Fitting, *, whole: bool = True) -> None:
     """Decides what the parameters of an estimator leave open, see ``Fitting.plan``."""
-    settings = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
+    settings = {name: getattr(options, name) for name in DECIDED}
+    by_data = {"sweeps": None, "centred": None}  # of the others "auto", as None means none
     fitting.plan(
         options={} if options.chains is None else {"chains": options.chains},
         batch_size=options.batch_size,
@@ -133,7 +127,7 @@ def plan(options: Any, fitting: Fitting, *, whole: bool = True) -> None:
         updates=options.max_updates if whole else None,
         learning_rate=options.learning_rate,
         whole=whole,
-        **{name: None if isinstance(x, str) and x == "auto" else x for name, x in settings.items()},
+        **{name: x for name, x in settings.items() if x != by_data.get(name, "auto")},
     )
 
 
@@ -161,8 +155,8 @@ def _begin(
     """Returns a new machine, with its first parameters."""
     std, plain, visible = options.initial_std, type(options).initial_std, options.visible
     check_init(options.init, None if std == plain else std)
-    images = options._samples_images and options.rule in ("auto", IMAGES.rule) and whole
-    images &= options.method != "exact" and visible != "auto"
+    images = options._samples_images and options.rule in ("auto", IMAGES.rule)
+    images &= whole and options.method != "exact"
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
     codec = Codec.fit(X, kind, kinds, weights=weights, images=images)
     hidden = None

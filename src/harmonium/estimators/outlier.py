@@ -14,8 +14,8 @@ from torch import Tensor
 from harmonium._random import as_generator
 from harmonium._settings import Count, Interval, Setting
 from harmonium.estimators._estimator import DensityEstimator
-from harmonium.estimators._fitted import log_states
 from harmonium.estimators._intake import Array, validated
+from harmonium.likelihood import score_states
 from harmonium.tasks import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
@@ -133,7 +133,9 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
             if bool(hole.any()):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
             slopes = 0.0 if codec.encoder.tabular else codec.log_slopes(drawn[0])
-            return torch.stack([log_states(machine, x, 0.0) for x in drawn]).mean(0) + slopes
+            return (
+                torch.stack([score_states(machine, x, 0.0, is_bound=False) for x in drawn]).mean(0) + slopes
+            )
 
         log_shares, scores = codec.log_shares(X, machine, beyond="end"), fitted.compute(X, score)
         return scores, np.zeros(len(scores)) if log_shares is None else log_shares.sum(1).numpy()

@@ -60,13 +60,14 @@ def visible_for(
             Other kinds of listed states take these.
         weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
         images: whether grey levels, numbers in [0, 1] or whole ones up to 255, are pixels in more columns
-            than a table of one kind has. Gaussian units then have one mean and one deviation for all, so that
-            the contrast of pixels to each other stays.
+            than a table of one kind has. Gaussian units that ``kind`` names then have one mean and one
+            deviation for all, so that the contrast of pixels to each other stays.
 
     Raises:
         ValueError: an unknown kind, or data that the kind does not take; the message names the value.
     """
     _checks.one_of(kind, "visible", ("auto", *Layer.registry))
+    images &= kind != "auto"
     seen = _look_at(rows, weights)
     if bool(seen.moments[0].isnan().any()):
         column = int(seen.moments[0].isnan().int().argmax())

@@ -132,8 +132,7 @@ class Codec:
             binarise: what makes 0 and 1 of grey levels first: one of ``BINARISE``.
             seed: Seed of the draws of ``binarise="sample"``.
             weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
-            images: whether a matrix may hold images, see ``visible_for``; one of units to be found by "auto"
-                does where it is a ``DataSet`` with a shape of images.
+            images: whether a matrix may hold images, see ``visible_for``.
 
         Raises:
             TypeError, ValueError: data that do not suit the rest.
@@ -149,7 +148,6 @@ class Codec:
         if isinstance(X, DataSet):
             named = binarise == "none" and X.tabular
             mixed = X.samples.dtype.kind == "O" or (visible == "auto" and (named or X.mixed))
-            images &= visible != "auto" or X.image_shape is not None
             X = X.frame() if kinds or mixed else X.samples
         if is_frame(X):
             frame = frame_of(X)

@@ -214,7 +214,7 @@ class Fitting:
         updates: int | None = None,
         learning_rate: float | None = None,
         whole: bool = True,
-        **settings: Any,
+        **given: Any,
     ) -> None:
         """Decides how the machine is trained, where nobody has.
 
@@ -226,7 +226,7 @@ class Fitting:
             learning_rate: Rate of a named optimiser; None: by the data.
             whole: whether it is a fit; else it is one pass at a rate that does not know how many rows will
                 come.
-            **settings: settings that ``decide`` takes; None: by the data.
+            **given: settings that ``decide`` takes; others by the data.
 
         Raises:
             TypeError, ValueError: options that the rule does not take, or that do not go together.
@@ -236,7 +236,9 @@ class Fitting:
             machine.metadata["objective"] = name_objective(share)
         if self.exact:
             return
-        decided = decide(self.defaults, **settings)
+        decided = decide(self.defaults, **given)
+        if not whole:
+            decided["schedule"] = "constant"
         if "k" in options:
             decided["sweeps"] = None
         sweep_options = {} if decided["sweeps"] is None else {"sweeps": decided["sweeps"]}

@@ -56,7 +56,7 @@ class Defaults(NamedTuple):
 
 
 DECIDED = ("rule", "optimizer", "sweeps", "centred", "schedule", "clip_norm", "averaging")
-"""Settings of training by chains that ``decide`` chooses where they are None."""
+"""Settings of training by chains that ``decide`` chooses where they are not given."""
 PLAIN = Defaults()
 LABEL = Defaults(centred=False, optimizer="adam", averaging=0.99, initial_std=STD)
 # Families learn out of equilibrium by single sweeps (docs/decisions/0018).
@@ -85,23 +85,22 @@ def defaults_for(encoder: Encoder, machine: BoltzmannMachine, label: bool = Fals
     return chosen if is_discrete(machine) else chosen._replace(clip_norm=GUARD)
 
 
-def decide(plain: Defaults, **settings: Any) -> dict[str, Any]:
-    """Returns settings of training by chains, those that are None by the data, but length and rate.
+def decide(plain: Defaults, **given: Any) -> dict[str, Any]:
+    """Returns settings of training by chains, those that are not given by the data, but length and rate.
 
     Args:
         plain: the options where none are given.
-        **settings: those of ``DECIDED``; None: by the data. A rule itself, not named, stays as it is. "lbfgs"
-            chooses its steps itself; "adam" rescales every number by itself and so would lose the direction
-            of a centred rule.
+        **given: some of ``DECIDED``. A rule itself, not named, stays as it is. "lbfgs" chooses its steps
+            itself; "adam" rescales every number by itself and so would lose the direction of a centred rule.
     """
-    optimizer = settings.get("optimizer") or plain.optimizer
+    optimizer = given.get("optimizer", plain.optimizer)
     if optimizer == "lbfgs":
         plain = plain._replace(schedule="constant", clip_norm=None, averaging=None)
-    rule = settings.get("rule") or plain.rule
+    rule = given.get("rule", plain.rule)
     centred = isinstance(rule, str) and plain.centred and optimizer not in ("adam", "lbfgs")
     sweeps = plain.sweeps if rule == plain.rule else None
     chosen = plain._replace(rule=rule, optimizer=optimizer, centred=centred, sweeps=sweeps)
-    return {name: getattr(chosen, name) if settings.get(name) is None else settings[name] for name in DECIDED}
+    return {name: getattr(chosen, name) for name in DECIDED} | given
 
 
 def is_discrete(machine: BoltzmannMachine) -> bool:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from harmonium._settings import Setting
@@ -66,5 +65,4 @@ def denoise(
 
 def _read(coding: Codec, source: str) -> Tensor:
     """Returns rows of data as states, (rows, visible width)."""
-    rows = coding.observed_rows(coding.read(source), beyond="line")
-    return rows.take(torch.arange(len(rows))).to(coding.machine.device)
+    return coding.observed_rows(coding.read(source), beyond="line").all().to(coding.machine.device)

@@ -156,9 +156,8 @@ def _prepare(
 def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
     """Plans how a machine learns; returns the settings with what the data decide where nothing is given."""
     machine, share = fitting.machine, fitting.share
-    user_steps = {
-        name: getattr(settings, name) for name in ("batch_size", "epochs", "learning_rate", *DECIDED)
-    }
+    names = ("batch_size", "epochs", "learning_rate", *DECIDED)
+    user_steps = {name: value for name in names if (value := getattr(settings, name)) is not None}
     settings.with_rule_options(lambda chosen: fitting.plan(options=chosen, **user_steps))
     if settings.updates is not None and not fitting.exact:
         fitting.decided["updates"] = settings.updates
