@@ -300,9 +300,7 @@ def _list_units(machine: BoltzmannMachine) -> Iterator[tuple[Layer, slice]]:
 
 def _states_of(layer: Layer) -> Tensor | None:
     """Returns the states of a unit that has labels, (states, columns); None: it has numbers."""
-    if layer.one_hot:
-        return torch.eye(layer.columns_per_unit, dtype=torch.float64)
-    return torch.tensor(layer.two_values, dtype=torch.float64).unsqueeze(1) if layer.two_values else None
+    return layer.values().double().cpu() if layer.one_hot or layer.two_values else None
 
 
 def _probability(layer: Layer, states: Tensor, mean: Tensor) -> Tensor:
@@ -317,9 +315,8 @@ def _decode(encoder: Encoder, states: Tensor) -> dict[Any, list[Any]]:
     """Returns the cells of states, not rounded, by the name or the number of their column."""
     if not isinstance(encoder, Table):
         return dict(enumerate(encoder.decode(states).T.tolist()))
-    parts = torch.split(states, [column.width for column in encoder.columns], 1)
-    pairs = zip(encoder.columns, parts, strict=True)
-    return {column.name: column.decode(x.numpy(), rounded=False).tolist() for column, x in pairs}
+    parts = encoder.split(states)
+    return {c.name: c.decode(parts[c.name], rounded=False).tolist() for c in encoder.columns}
 
 
 def straighten(encoder: Encoder, v: Tensor) -> Tensor:

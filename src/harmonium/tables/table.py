@@ -219,7 +219,7 @@ class Table(Encoder):
 
     def frame(self, X: Any, *, rounded: bool = True, drawn: str | None = "rows") -> Frame:
         """``decode`` to the columns of cells, with ``rounded`` and ``drawn`` as of ``ColumnCodec.series``."""
-        parts = self._split(X)
+        parts = self.split(X)
         series = (c.series(parts[c.name], rounded=rounded, drawn=drawn) for c in self.all_columns)
         return Frame(tuple(series), self.library)
 
@@ -284,7 +284,7 @@ class Table(Encoder):
         return Frame(tuple(filled), frame.library, frame.index)
 
     def log_jacobian(self, states: Array) -> Array:
-        parts = self._split(states)
+        parts = self.split(states)
         return np.hstack([c.log_jacobian(parts[c.name]) for c in self.columns])
 
     @classmethod
@@ -311,7 +311,7 @@ class Table(Encoder):
             raise ValueError(f"X: expected columns {few(self.names, 10)} as in fit; the frame {complaint}")
         return [names.index(column.name) for column in self.columns]
 
-    def _split(self, X: Any) -> dict[Any, Array]:
+    def split(self, X: Any) -> dict[Any, Array]:
         """Returns the states of each column, by name; none of those left out."""
         x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
         _checks.numeric(x, "X")
