@@ -182,15 +182,16 @@ def list_unused(settings: Any, method: str) -> list[str]:
     ]
 
 
+def check_settings(settings: Any) -> None:
+    """Refuses settings of a dataclass of a wrong type or out of range; TypeError or ValueError names one."""
+    owner: Any = type(settings)
+    for known in fields(settings):
+        settings_of(owner)[known.name].check(getattr(settings, known.name), known.name)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """Settings that are checked when they are made.
-
-    Raises:
-        TypeError, ValueError: a setting of the wrong type or out of range; the message names it.
-    """
+    """Settings that are checked when they are made, by ``check_settings``."""
 
     def __post_init__(self) -> None:
-        owner: Any = type(self)
-        for name, setting in settings_of(owner).items():
-            setting.check(getattr(self, name), name)
+        check_settings(self)

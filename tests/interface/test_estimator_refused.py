@@ -143,6 +143,7 @@ WAYS = {
     "a kind of no column": Way(ValueError, {"visible": {"town": "gaussian"}}, when="new"),
     "too few weights": Way(ValueError, weights=np.ones(39)),
     "a parameter out of range": Way(ValueError, {"batch_size": 0}),
+    "a parameter that no training reads": Way(ValueError, {"ais_chains": 0}),
     "hidden units without a bound": Way(ValueError, {"hidden_kind": "gaussian"}, when="new"),
     "another size": Way(ValueError, {"n_hidden": 5}, when="warm", kinds=(RBM, RBMClassifier, RBMOutlier)),
     "another depth": Way(ValueError, {"n_hidden": (4,)}, when="warm", kinds=(DBM,)),

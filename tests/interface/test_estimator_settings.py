@@ -165,8 +165,9 @@ def test_a_warm_start_goes_on(kind) -> None:
         warm.fit(BITS[:, :8], LABEL)
 
 
-def test_a_pass_reads_all_rows_and_a_warm_start_their_weights() -> None:
-    assert small(RBM, batch_size=20, max_updates=2).partial_fit(BITS).n_updates_ == 5
+def test_a_pass_reads_all_rows_at_one_rate_and_a_warm_start_their_weights() -> None:
+    made = small(RBM, batch_size=20, max_updates=2).partial_fit(BITS)
+    assert [record["learning_rate"] for record in made.history_] == [0.3] * 5
     warm, weighted = (small(RBM, warm_start=True, max_updates=5).fit(BITS) for _ in range(2))
     warm.fit(BITS), weighted.fit(BITS, sample_weight=1.0 + LABEL)
     assert not torch.equal(warm.machine_.couplings[0].weight, weighted.machine_.couplings[0].weight)

@@ -321,6 +321,8 @@ def test_a_start_by_default_is_normal_with_the_data() -> None:
     plain, named = (hm.RBM(5, max_updates=3, random_state=0, init=init) for init in (None, "data,normal"))
     first, second = (rbm.fit(X).machine_ for rbm in (plain, named))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    labels, own_std = X[:, 0], hm.RBMClassifier(5, method="chains", max_updates=1, init="orthogonal")
+    assert own_std.fit(X, labels).n_updates_ == 1  # a default of its own is not asked for
 
 
 @pytest.mark.parametrize(

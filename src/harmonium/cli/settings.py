@@ -20,7 +20,7 @@ from harmonium.cli.options import Result
 from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import rules
-from harmonium.machine import INITS, check_init, hidden_for
+from harmonium.machine import INITS, hidden_for
 from harmonium.tables import IMAGES, METHODS, OBJECTIVES, share_of
 from harmonium.tasks import METRICS
 from harmonium.training import RUN_FILE, Steps, as_toml, key_of, read_run_file, setting_lines
@@ -82,9 +82,8 @@ class Structure(Checked):
         """Returns new hidden layers, from the lowest up; None where ``hidden`` is not given.
 
         Raises:
-            ValueError: sizes or kinds of no meaning, or a start that does not suit them.
+            ValueError: sizes or kinds of no meaning.
         """
-        check_init(self.init, self.initial_std, self.hidden != ["0"])
         if self.hidden is None:
             return None
         if self.hidden == ["0"]:

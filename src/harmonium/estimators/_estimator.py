@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium import _checks, _random, tasks
-from harmonium._settings import AtLeast0, Count, Fraction, Interval, Setting, settings_of
+from harmonium._settings import AtLeast0, Count, Fraction, Interval, Setting, check_settings
 from harmonium.data import Encoder
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import (
@@ -127,7 +127,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """
         learner = copy(self)
         try:
-            learner._check_parameters()
+            check_settings(learner)
             earlier = learner._fitted if again else None
             rows = validated(learner, X, reset=earlier is None)
             weights = _checks.weights(sample_weight, "sample_weight", rows.shape[0])
@@ -149,12 +149,6 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             raise
         self.__dict__ = learner.__dict__
         return self
-
-    def _check_parameters(self) -> None:
-        """Refuses values that a parameter may not have; TypeError or ValueError names it."""
-        known = settings_of(type(self))
-        for field in fields(self):
-            known[field.name].check(getattr(self, field.name), field.name)
 
     # The fitted machine
 
@@ -205,7 +199,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         how = (self.log_partition, self.ais_chains, self.ais_temperatures)
         settings = (*how, fitted.digest())  # which its owner may train further
         if fitted.log_partition is None or fitted.log_partition[0] != settings:
-            self._check_parameters()
+            check_settings(self)
             seed = fitted.stream("log_partition", fitted.n_updates)
             annealing: dict[str, Any] = {"chains": how[1], "temperatures": how[2], "seed": seed}
             machine, rows = fitted.machine, fitted.rows
@@ -243,7 +237,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         sizes = tuple(layer.n_units for layer in hidden)
         shown = {"n_hidden": sizes if deep else sizes[0], "hidden_kind": hidden[0].kind}
         estimator = cls(**{**shown, **parameters})
-        estimator._check_parameters()
+        check_settings(estimator)
         estimator._take_label(machine)
         seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
         estimator._fitted = fitted = Fitted(machine, seed, structure_of(estimator, machine))

@@ -17,7 +17,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._settings import list_unused
 from harmonium.estimators._fitted import Fitted
-from harmonium.machine import BoltzmannMachine, check_init, hidden_for
+from harmonium.machine import BoltzmannMachine, hidden_for
 from harmonium.tables import DECIDED, IMAGES, Codec, ColumnCodec, Fitting, say_unused
 from harmonium.training import OPTIMIZERS, Settings, Update
 
@@ -153,8 +153,7 @@ def _begin(
     options: Any, X: Any, weights: Tensor | None, label: Label | None, whole: bool
 ) -> tuple[Fitted, Fitting]:
     """Returns a new machine, with its first parameters."""
-    std, plain, visible = options.initial_std, type(options).initial_std, options.visible
-    check_init(options.init, None if std == plain else std)
+    std, visible = options.initial_std, options.visible
     images = options._samples_images and options.rule in ("auto", IMAGES.rule)
     images &= whole and options.method != "exact"
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
@@ -170,7 +169,7 @@ def _begin(
         weights,
         hidden,
         share=None if label is None else label.share,
-        std=std,
+        std=None if std == type(options).initial_std else std,
         seed=seed,
         dtype=torch.float64 if options.dtype == "float64" else None,
         shown="data",

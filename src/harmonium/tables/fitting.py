@@ -21,6 +21,7 @@ from harmonium.layers import Layer
 from harmonium.learning import Rule, label_rate, rules
 from harmonium.machine import (
     BoltzmannMachine,
+    check_init,
     hidden_for,
     init_by_name_,
     init_from_data_,
@@ -140,9 +141,10 @@ class Fitting:
             shown: what every row has to show, see ``Codec.rows``.
 
         Raises:
-            TypeError, ValueError: "exact" for data or hidden units that do not allow it, two layers without a
-                bound side by side, or rows that the codec does not take.
+            TypeError, ValueError: "exact" for data or hidden units that do not allow it, a start that does
+                not suit them, two layers without a bound side by side, or rows that the codec does not take.
         """
+        check_init(init, std, hidden != [])
         visible = codec.layers if codec.label is None else codec.layers[:-1]
         count = X.samples.shape[0] if hasattr(X, "samples") else X.shape[0]
         table = is_table(codec.encoder, visible, count)
