@@ -205,13 +205,14 @@ def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path, 
     other = "A" if own != "A" else "C"
     for text, said in (
         ("", "received 0 rows of the columns"),
+        ("\udcff", "expected a table .csv or .tsv"),
         ("name,score\nx,1\ny,2\n", "received 2 rows of the columns 'name', 'score'"),
         ("mutant\nA99C\nA98C\n", "expected sites 17 to 24"),
         (f"mutant\n{other}19G\n", f"expected {own} at site 19, as in the sequence, received {other}19 in"),
         (f"mutant\n{own}19C:{own}19G\n", f"one letter at each site, received {own}19C and {own}19G"),
         (f"mutant,score\n,0\n{own}19C,1\n", "expected names such as A24G or A24G:C30D of letters in"),
     ):
-        (tmp_path / "scan.csv").write_text(text)
+        (tmp_path / "scan.csv").write_bytes(text.encode(errors="surrogateescape"))
         refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
         assert refused.startswith("--mutants: ") and said in refused
 

@@ -189,7 +189,7 @@ def test_what_a_sweep_has_computed_ends_with_the_distribution(kernel: Kernel) ->
     with torch.no_grad():
         state = kernel.init(machine.hamiltonian(), machine.random_states(30, seed=0), torch.Generator())
     state = hm.chains.run(machine, kernel, state, 2, seed=1)
-    assert state.fields or state.known is not None
+    assert state.fields or state.cache is not None
     hm.machine.normal_(machine, 0.5, seed=2)
     known = hm.chains.run(machine, kernel, state, 1, seed=3)
     afresh = hm.chains.run(machine, kernel, KernelState(*state[:3]), 1, seed=3)

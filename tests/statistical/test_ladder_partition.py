@@ -101,7 +101,7 @@ def test_rungs_in_one_compiled_sweep_have_fields_of_their_own(name: str) -> None
     made = IN_ONE_SWEEP[name]()
     hm.machine.normal_(made, 0.6, seed=4)
     found = hm.ladder.log_partitions(made, Ladder(acceptance=0.8), rounds=100, seed=5)
-    (_, middle, _), chains = found.state.known.stretches, 100
+    (_, middle, _), chains = found.state.cache.stretches, 100
     assert middle.rows.stop - middle.rows.start >= 3 * chains and middle.hamiltonian.thetas[0][0].dim() == 2
     assert abs(found.value - float(hm.likelihood.exact_log_partition(made))) < 4 * found.standard_error < 0.2
 

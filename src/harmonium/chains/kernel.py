@@ -30,15 +30,15 @@ class KernelState(NamedTuple):
             of tensors and numbers. Rules keep it from update to update and in checkpoints. None: nothing.
         fields: Fields of layers given the others of ``states``, where the last sweep has made them. A cache,
             which is dropped when the distribution changes.
-        known: Other intermediate results of the last sweep that the next one can reuse. Dropped when the
-            distribution changes, as ``fields`` are.
+        cache: other intermediate results of the last sweep that the next one can reuse, dropped as ``fields``
+            are.
     """
 
     states: States
     sweeps: int
     memory: Any = None
     fields: Mapping[int, Tensor] = MappingProxyType({})
-    known: Any = None
+    cache: Any = None
 
     def without_caches(self) -> KernelState:
         """Returns the chains as they go on under another distribution, or in a file."""

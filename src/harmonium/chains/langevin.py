@@ -310,7 +310,7 @@ class Relaxation(NamedTuple):
         if not moving:
             return Gibbs().step(hamiltonian, state, generator)
         states, known = list(state.states), dict(state.fields)
-        log_marginal: Tensor | None = state.known
+        log_marginal: Tensor | None = state.cache
         diagnostics: list[Tensor] = []
         sides = hamiltonian.graph.sides("a Langevin kernel")
         for side, others in (sides, sides[::-1]):

@@ -117,11 +117,11 @@ class Tempering(Kernel):
     ) -> tuple[KernelState, Info]:
         replicas, chains = len(self.betas), len(state.states[0])
         states = state.memory.states
-        if state.known is None:  # another distribution than at the last sweep, and what it holds
+        if state.cache is None:  # another distribution than at the last sweep, and what it holds
             tempered = self._temper(hamiltonian, chains)
             states = tempered.clamp_states(states)
         else:
-            tempered = state.known[0]
+            tempered = state.cache[0]
         # What the kernel keeps of its own stays with its temperature; states change places.
         inner = KernelState(states, state.sweeps, state.memory.memory)
         inner = run_kernel(tempered, self.kernel, inner, self.moves, generator)
@@ -142,7 +142,7 @@ class Tempering(Kernel):
         memory = Replicas(moved, inner.memory)
         # Beside the distribution the energies C of all replicas, (temperatures, chains), for who looks on.
         known = tempered, coupling
-        after = KernelState([x[:chains] for x in moved], state.sweeps + 1, memory, known=known)
+        after = KernelState([x[:chains] for x in moved], state.sweeps + 1, memory, cache=known)
         return after, {"swap_rate": accepted.double() / ((replicas - 1) * chains)}
 
     @torch.no_grad()
@@ -197,7 +197,7 @@ class Tempering(Kernel):
             for number in range(length):
                 state, _ = kernel.step(hamiltonian, state, generator)
                 if 2 * number >= length - 1:
-                    gains = gaps * state.known[1].diff(dim=0)
+                    gains = gaps * state.cache[1].diff(dim=0)
                     refused, gain = refused + 1 - gains.clamp(max=0).exp().mean(1), gain - gains.mean(1)
             # Noise may make a mean gain positive; those between which all is accepted keep apart.
             apart = (gain.clamp(min=0) / (length - length // 2) / np.pi).sqrt().clamp(min=1)
@@ -205,7 +205,7 @@ class Tempering(Kernel):
             inner = np.interp(np.linspace(0, barrier[-1], len(barrier))[1:-1], barrier, kernel.betas)
             betas = [1.0, *inner.tolist(), kernel.betas[-1]]
             kernel = Tempering(betas=betas, kernel=self.kernel, moves=self.moves)
-            state = state._replace(known=None)
+            state = state._replace(cache=None)
         return kernel
 
     def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:

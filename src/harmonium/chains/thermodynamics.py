@@ -155,7 +155,7 @@ def thermodynamics(
         part = (number - 1 - steps + 2 * half) // half
         if part < 0:
             return
-        coupling = state.known[1]
+        coupling = state.cache[1]
         gains = (beta[:-1] - beta[1:]).unsqueeze(1) / cold * coupling.diff(dim=0)
         accepted.add_(gains.clamp(max=0).exp().mean(1))
         s = as_vectors(machine, state.memory.states[: len(machine.layers)], "states", machine.dtype)

@@ -215,7 +215,7 @@ def log_partitions(
         gaps = list[Tensor]()
         for _ in range(2):
             chains, _ = kernel.step(hamiltonian, chains, generator)
-            gaps.append(chains.known.gaps)
+            gaps.append(chains.cache.gaps)
         return chains, tuple(gaps)
 
     climbing = Recording(

@@ -242,8 +242,8 @@ class Ladder(Kernel):
         chains, top, odd = len(state.states[0]), len(before.rungs), state.sweeps % 2
         stretches: list[Stretch] = (
             join_rungs(hamiltonian, before.rungs, before.factors, chains)
-            if state.known is None
-            else state.known.stretches
+            if state.cache is None
+            else state.cache.stretches
         )
         moved, memories = [stretches[0].hamiltonian.draw_independent(chains, generator)], list[Any]()
         fields: list[Mapping[int, Tensor]] = [{}]

@@ -400,7 +400,7 @@ class FreeChains(Expectation):
         # before the last step, and one sweep takes back a part of that lag.
         if self.start == "persistent" and request.state is not None:
             state = request.state  # chains keep their number, whatever the batch
-            if not isinstance(state, KernelState) or state.fields or state.known is not None:
+            if not isinstance(state, KernelState) or state.fields or state.cache is not None:
                 state = self.go_on(hamiltonian, state, generator)
         else:
             chains = request.own_chains(None if self.start == "data" else self.chains, "chains")

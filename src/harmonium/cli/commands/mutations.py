@@ -118,10 +118,12 @@ def _read_mutants(path: Path) -> list[str]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"mutants: expected a table .csv or .tsv, there is no file {path}")
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        table = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-        columns = table.fieldnames or ()
-        names = [row.get("mutant") or "" for row in table]
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+            columns, names = table.fieldnames or (), [row.get("mutant") or "" for row in table]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"mutants: expected a table .csv or .tsv, {path} is none ({error})") from None
     if not names or "mutant" not in columns:
         raise ValueError(
             f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
