@@ -69,7 +69,7 @@ class Noise:
         if self._number % self._draws == 0:
             self._words = _random.key(generator) + np.arange(rows, dtype=np.uint64) * self.FAR
         self._number += 1
-        if not layer.noise_centre:
+        if layer.normal_noise:
             return torch.from_numpy(np.stack([self._normal(r, layer.n_units) for r in range(rows)]))
         half = (layer.n_units + 1) // 2
         words = self._words[:, None] + np.arange(1, half + 1, dtype=np.uint64) * self.GAMMA

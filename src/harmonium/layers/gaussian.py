@@ -42,7 +42,7 @@ class Gaussian(QuadraticUnits):
     smoothed = False
     gaussian = True
     coding = "standardised"
-    noise_centre: ClassVar[float] = 0.0
+    normal_noise = True
 
     def __init__(self, n_units: int, variance_floor: float = 0.0) -> None:
         super().__init__(n_units)

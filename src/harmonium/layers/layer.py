@@ -75,8 +75,8 @@ class Layer(nn.Module, ABC):
     - "interval": real numbers, their range to [0, 1];
     - "fractions": real numbers in [0, 1] as they are.
     """
-    noise_centre: ClassVar[float] = 0.5
-    """The centre of symmetry of the noise: 0.5 of uniform noise, 0 of standard normal noise."""
+    normal_noise: ClassVar[bool] = False
+    """True if ``sample`` takes standard normal noise, else uniform."""
     registry: ClassVar[dict[str, type[Layer]]] = {}
     """Every kind of layer by name."""
 
@@ -204,9 +204,9 @@ class Layer(nn.Module, ABC):
             generator: source of the noise.
 
         Returns:
-            (..., n_units), uniform, or standard normal where ``noise_centre`` is 0.
+            (..., n_units), uniform, or standard normal by ``normal_noise``.
         """
-        draw = _random.uniform if self.noise_centre else _random.normal
+        draw = _random.normal if self.normal_noise else _random.uniform
         return draw((*shape[:-1], self.n_units), generator, getattr(self, self.location).dtype)
 
     @property
