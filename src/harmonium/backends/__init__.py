@@ -21,9 +21,9 @@ from harmonium.backends.choice import (
 )
 from harmonium.backends.products import (
     Lots as Lots,
+    LotSums as LotSums,
     OuterProductSum as OuterProductSum,
     PreparedMatrix as PreparedMatrix,
-    Sums as Sums,
     product as product,
     sum_of_lots as sum_of_lots,
 )

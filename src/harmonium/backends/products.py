@@ -192,7 +192,7 @@ class _Lot(NamedTuple):
         return weight == self.weight and short == self.short and drawn == self.drawn
 
 
-class Sums(NamedTuple):
+class LotSums(NamedTuple):
     """The sums of lots.
 
     Attributes:
@@ -227,7 +227,9 @@ class Lots:
         rows = max(len(x) for x in states)
         return choice.tensor_cores(machine, rows, min(J.numel() for J in machine.J))
 
-    def add(self, means: list[Tensor], weight: float | Tensor, drawn: list[bool], exact: bool) -> Sums | None:
+    def add(
+        self, means: list[Tensor], weight: float | Tensor, drawn: list[bool], exact: bool
+    ) -> LotSums | None:
         """Lets rows wait, and returns what others have come to where there are enough of them.
 
         Args:
@@ -249,19 +251,19 @@ class Lots:
         full = sum(x.numel() for waiting in lot.means for x in waiting) > _WAITING
         return self._sum() if full else None
 
-    def conclude(self) -> Sums | None:
+    def conclude(self) -> LotSums | None:
         """Returns what all rows have come to, in the memory of what made them; None: none wait."""
         if not self._lots:
             return None
         self._machine.J.forget_digits()
         return self._sum()
 
-    def _sum(self) -> Sums:
+    def _sum(self) -> LotSums:
         """Returns what the rows that wait have come to."""
         lots, layers = [*self._lots], self._machine.layers
         self._lots.clear()
         means = [[x[0] if len(x) == 1 else torch.cat(x) for x in lot.means] for lot in lots]
-        sums = Sums({}, [], [(x, lot.weight, lot.drawn) for x, lot in zip(means, lots, strict=True)])
+        sums = LotSums({}, [], [(x, lot.weight, lot.drawn) for x, lot in zip(means, lots, strict=True)])
         for l, m in self._machine.graph.edges:
             bounded = layers[l].short, layers[m].short
             pairs = [

@@ -10,7 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium.backends import Lots, OuterProductSum, Sums, sum_of_lots
+from harmonium.backends import Lots, LotSums, OuterProductSum, sum_of_lots
 from harmonium.machine.hamiltonian import Hamiltonian
 
 
@@ -169,7 +169,7 @@ class Statistics:
         for sums, term in zip(self._products, products, strict=True):
             sums.grow(term)
 
-    def _grow(self, sums: Sums | None) -> None:
+    def _grow(self, sums: LotSums | None) -> None:
         """Adds what rows that waited have come to."""
         if sums is None:
             return
