@@ -160,13 +160,6 @@ WAYS = {
         when="fit",
     ),
     "a warning made an error": Way(ConvergenceWarning, {"max_updates": 200, "n_hidden": 16}, when="slow"),
-    "too many states to count": Way(
-        ValueError,
-        {"n_hidden": 40, "log_partition": "exact"},
-        X=(RANDOM.random((40, 40)) < 0.5).astype(float),
-        when="new",
-        kinds=(RBMOutlier,),
-    ),
     "Ctrl-C before training": Way(KeyboardInterrupt, {"optimizer": raising(KeyboardInterrupt())}),
     "a second Ctrl-C": Way(KeyboardInterrupt, {"schedule": raising(KeyboardInterrupt(), 3)}, when="fit"),
     "no labels": Way(ValueError, y=None, kinds=(RBMClassifier,)),
