@@ -12,7 +12,8 @@ program: UCD -119 (best -113), PCD-1 -138, CD-1 -195. The recipes "paper ..." ha
 rate of 0.1 (the text has 0.01) and its cap of 100 sweeps.
 
 "paper ucd alg. 3" has the paper's pairs: one half-step coupled maximally and the other by common noise.
-"paper ucd" couples both maximally, in compiled code.
+"paper ucd" couples both maximally, in compiled code. "paper cd-5, 1000 chains" and the like begin 1000 chains
+at rows in turn, not 992.
 
 With --seconds every recipe trains for so much CPU time, its rate decayed over that time; what the likelihoods
 take is not counted. Every run goes to --out as a line of results.jsonl as soon as it is over; a repeated
@@ -26,6 +27,7 @@ import json
 import math
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,12 +36,30 @@ import torch
 from ucd_common import PUBLISHED_PAIRS, figure, normal_machine, parser
 
 import harmonium as hm
+from harmonium.learning import Expectation, ExpectationRequest, Outcome
 from harmonium.training.callbacks import STOP, Signal, Update
 
 CHAINS, UPDATES, BEST, EVERY = 1000, 10_000, -108.13, 250
 X = torch.from_numpy(hm.data.bars_and_stripes(4))
 rules = hm.rules
 PTT = rules.ptt(1, CHAINS, offers=CHAINS // 4)
+
+
+class FromEachRowInTurn(Expectation):
+    """Chains of CD from more rows than the batch has: row after row, as often as it takes."""
+
+    def __init__(self, chains: Expectation) -> None:
+        self.chains = chains
+
+    def add(self, request: ExpectationRequest) -> Outcome:
+        rows = request.v[torch.arange(CHAINS) % len(request.v)]
+        return self.chains.add(replace(request, v=rows, fields={}))
+
+
+def in_turn(rule: hm.learning.Rule) -> hm.learning.Rule:
+    return replace(rule, name=f"{rule.name}, {CHAINS} chains", free=FromEachRowInTurn(rule.free))
+
+
 RECIPES = {  # rule, learning rate, schedule, optimiser
     "ucd-capped": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.2, "cosine", "sgd"),
     "ucd-capped-adam": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.02, "cosine", "adam"),
@@ -55,6 +75,10 @@ RECIPES = {  # rule, learning rate, schedule, optimiser
 PAPER = {
     "paper pcd-1": (rules.pcd(1, CHAINS), 0.1, "constant", "sgd"),
     **{f"paper cd-{k}": (rules.cd(k), 0.1, "constant", "sgd") for k in (1, 2, 5, 10, 20)},
+    **{
+        f"paper cd-{k}, 1000 chains": (in_turn(rules.cd(k)), 0.1, "constant", "sgd")
+        for k in (1, 2, 5, 10, 20)
+    },
     "paper ucd": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.1, "constant", "sgd"),
     "paper ucd alg. 3": (
         rules.ucd(chains=CHAINS, max_sweeps=100, pair_kernel=PUBLISHED_PAIRS),
@@ -112,7 +136,7 @@ def run(name: str, seed: int, updates: int | None, limit: float | None) -> dict[
     machine = normal_machine(16, 16, 0.1, torch.Generator().manual_seed(seed))
     # CD takes its chains from the batch: the rows are repeated to 1000 (992) chains, which leaves the data as
     # they are.
-    rows = X.repeat(CHAINS // len(X), 1) if rule.name.startswith("cd") else X
+    rows = X.repeat(CHAINS // len(X), 1) if rule.name.startswith("cd") and "chains" not in rule.name else X
     # What is compiled or imported at first use is not counted.
     hm.train(
         normal_machine(16, 16, 0.1, torch.Generator()), rows, rule=rule, updates=200, record_every=200,

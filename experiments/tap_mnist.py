@@ -6,7 +6,7 @@
     python experiments/tap_mnist.py --only sizes --hidden 100  # one part, one size
     python experiments/tap_mnist.py --budget paper --only sizes --hidden 500 --max-sweeps 10 --device cuda
     python experiments/tap_mnist.py --budget paper --only sizes --hidden 100 --units grey
-    python experiments/tap_mnist.py --budget paper --only sizes --hidden 25 --max-sweeps 1000 --tolerance 1e-8
+    python experiments/tap_mnist.py --budget paper --only sizes --hidden 100 --published --max-sweeps 1000
 
 Parts: ``sizes`` trains 784×25, 50, 100 and 500 by TAP and follows the TAP, pseudo- and AIS
 log-likelihoods and the number of TAP solutions; ``race`` gives TAP and PCD-10 the same CPU time at 784×500;
@@ -182,6 +182,16 @@ class Follow:
         self.records = list(state["records"])
 
 
+def of_couplings(rate: float, momentum: float, parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+    """SGD whose momentum is that of couplings alone, as in the paper's Alg. 2."""
+    groups: dict[bool, list[torch.Tensor]] = {True: [], False: []}
+    for parameter in parameters:
+        groups[parameter.ndim == 2].append(parameter)
+    return torch.optim.SGD(
+        [{"params": groups[True], "momentum": momentum}, {"params": groups[False], "momentum": 0.0}], lr=rate
+    )
+
+
 def on_cpu(found: Landscape) -> Landscape:
     def moved(x: Any) -> Any:
         return [t.cpu() for t in x] if isinstance(x, list) else x.cpu()
@@ -219,9 +229,12 @@ def sizes(
         at = {1, *(int(updates * part) for part in (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1))}
         follow = Follow(at, look, file=out / f"records-{n}.jsonl")
         stop = {"max_sweeps": budget.get("max_sweeps", 100), "tolerance": budget.get("tolerance", 1e-4)}
+        shared: dict[str, Any] = {**SHARED, "learning_rate": budget["learning_rate"]}
+        if budget.get("published"):
+            stop["damping"] = 0.0
+            shared["optimizer"] = partial(of_couplings, shared.pop("learning_rate"), shared.pop("momentum"))
         hm.train(machine, data.X, rule=hm.rules.tap(**stop), updates=updates, callbacks=[follow],
-                 learning_rate=budget["learning_rate"], device=device, run_dir=out / f"run-{n}",
-                 resume=True, **SHARED).whole()  # fmt: skip
+                 device=device, run_dir=out / f"run-{n}", resume=True, **shared).whole()  # fmt: skip
         machine.cpu()
         machine.metadata = {"data": {"image_shape": data.shape}}
         machine.save(out / f"machine-{n}.safetensors", overwrite=True)
@@ -399,6 +412,7 @@ def main() -> None:
     parser.add_argument("--units", choices=("binary", "grey"), default="binary", help="pixels of MNIST")
     parser.add_argument("--max-sweeps", type=int, help="of training, in place of the budget's")
     parser.add_argument("--tolerance", type=float, help="RMS change at which training's solutions stop")
+    parser.add_argument("--published", action="store_true", help="no damping; momentum of couplings alone")
     parser.add_argument("--device", default="cpu", help="of the part sizes")
     parser.add_argument("--no-pictures", dest="pictures", action="store_false", help="of the part sizes")
     for name in ("starts", "temperatures"):
@@ -418,6 +432,7 @@ def main() -> None:
     for name in ("starts", "temperatures", "max_sweeps", "tolerance"):
         if getattr(arguments, name) is not None:
             budget[name] = getattr(arguments, name)
+    budget["published"] = arguments.published
     data = Data(arguments.data, arguments.units)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "sizes": partial(sizes, data, budget, hidden, out, arguments.device, arguments.pictures),
