@@ -185,8 +185,7 @@ def as_long(name: str, results: dict[str, Any], budget: Budget) -> Budget:
 
 def main() -> None:
     made = parser(__doc__, "mnist_ucd", BUDGETS)
-    made.add_argument("--data", default="mnist", help="training images: fashion-mnist, or an IDX file")
-    made.add_argument("--test", help="test images; those of a built-in name by default")
+    made.add_argument("--data", default="mnist", choices=("mnist", "fashion-mnist"))
     sizes = ("updates", "rows", "pairs", "hidden", "points", "temperatures", "runs")
     for name in sizes:
         made.add_argument(f"--{name}", type=int, help="overrides the budget's")
@@ -203,13 +202,13 @@ def main() -> None:
     if budget.updates < budget.points:
         made.error(f"--updates: expected at least {budget.points}, received {budget.updates}")
     X = hm.data.bernoulli_binarise(np.asarray(hm.data.read(arguments.data).samples), 0)
-    held = hm.data.read(arguments.test or f"{arguments.data}-test")
+    held = hm.data.read(f"{arguments.data}-test")
     test = hm.data.bernoulli_binarise(np.asarray(held.samples), 1)
     chosen = {"test": test, "base": X[:10_000], "training": X[:10_000]}
     rows = {name: torch.from_numpy(each).float() for name, each in chosen.items()}
     settings = {
         "experiment": f"784x{budget.hidden} on binarised images: unbiased CD, PCD-1, CD-1",
-        "data": arguments.data if arguments.data in ("mnist", "fashion-mnist") else "given as a file",
+        "data": arguments.data,
         "budget": arguments.budget,
         **asdict(budget),
         "seed": arguments.seed,

@@ -287,18 +287,18 @@ def plot_sizes(result: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def race(data: Data, budget: dict[str, Any], racers: list[str], out: Path) -> dict[str, Any]:
+def race(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
     """The same CPU time, rate and decay for TAP and for PCD-10 at 784×500."""
     result: dict[str, Any] = {}
     figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
-    for name in racers:
+    for name, recipe in RACERS.items():
         print(name, flush=True)
         machine = data.machine(500)
         at = {int(100 * 4**k) for k in range(10)}
         follow = Follow(
             at, lambda update: surrogates(update.machine, data, budget), 60 * budget["race_minutes"]
         )
-        hm.train(machine, data.X, rule=RACERS[name](), updates=10_000_000, record_every=1000,
+        hm.train(machine, data.X, rule=recipe(), updates=10_000_000, record_every=1000,
                  callbacks=[follow], learning_rate=0.05, **SHARED).whole()  # fmt: skip
         result[name] = follow.records
         axis.plot(
@@ -406,8 +406,6 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=("sizes", "race", "adatap", "deep"))
     parser.add_argument("--hidden", type=int, action="append", help="sizes of the part sizes")
     parser.add_argument("--updates", type=int, help="of the part sizes, in place of the budget's")
-    parser.add_argument("--race-minutes", type=float, help="in place of the budget's")
-    parser.add_argument("--racer", action="append", choices=list(RACERS), help="contestants of the race")
     parser.add_argument("--data", help="a folder of grey images, for the part sizes")
     parser.add_argument("--units", choices=("binary", "grey"), default="binary", help="pixels of MNIST")
     parser.add_argument("--max-sweeps", type=int, help="of training, in place of the budget's")
@@ -422,8 +420,6 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     budget = dict(BUDGETS[arguments.budget])
-    if arguments.race_minutes is not None:
-        budget["race_minutes"] = arguments.race_minutes
     hidden = arguments.hidden or list(budget["updates"])
     if arguments.updates is not None:
         budget["updates"] = dict.fromkeys(hidden, arguments.updates)
@@ -436,7 +432,7 @@ def main() -> None:
     data = Data(arguments.data, arguments.units)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "sizes": partial(sizes, data, budget, hidden, out, arguments.device, arguments.pictures),
-        "race": partial(race, data, budget, arguments.racer or list(RACERS), out),
+        "race": partial(race, data, budget, out),
         "adatap": partial(adatap, data, budget, out),
         "deep": partial(deep, data, budget, out),
     }
