@@ -27,6 +27,9 @@ and --only quadrature takes the exact one in the same recipe (experiments/README
 --slow is the recipe that learns both mixtures: ln σ² at a hundredth of the rate (Melchior et al. 2017), steps
 of the mean variance, a cosine over all --updates, and else as published. It has a sixth sampler, whose
 proposals are as hot as in the first public program and whose test is at temperature 1.
+
+--joint is that without the rate of its own, and Alg. 3 to the letter: hidden units are drawn on both sides,
+but for Langevin's chains of visible units alone (Alg. 4).
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -41,8 +45,9 @@ from typing import Any
 import torch
 
 import harmonium as hm
-from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, fill_hidden
 from harmonium.data import toy
+from harmonium.learning import Expectation, ExpectationRequest, Outcome
 from harmonium.report.plots import new_figure, save_figure
 
 KINDS = ("isotropic", "anisotropic")
@@ -62,7 +67,7 @@ SLOW = 0.01  # of the rate, for variances
 
 def suffix(settings: argparse.Namespace) -> str:
     """What a record's method is called beside that of another recipe."""
-    return "".join(f"_{name}" for name in ("hot", "slow") if getattr(settings, name, False))
+    return "".join(f"_{name}" for name in ("hot", "slow", "joint") if getattr(settings, name, False))
 
 
 def paper_kernels(hot: bool, slow: bool) -> dict[str, Kernel]:
@@ -89,6 +94,25 @@ BUDGETS = {
     "paper": {"hidden": 256, "sweeps": 100, "updates": 500_000, "likelihood_updates": 10_000},
 }
 OPTIMISERS = {"quick": {"optimizer": "adam", "averaging": 0.99}, "paper": {"optimizer": "sgd"}}
+
+
+class DrawnGivenData(Expectation):
+    """Rows and one draw of the hidden units given each (Alg. 3, lines 3 to 5)."""
+
+    def add(self, request: ExpectationRequest) -> Outcome:
+        states = fill_hidden(request.hamiltonian, request.v, request.generator, observed=True).states
+        request.into.add(request.hamiltonian, states, request.row_weight)
+        return Outcome(None, {})
+
+
+class Drawn(Expectation):
+    """Chains whose hidden units count as they were drawn (Alg. 3, lines 6 to 8)."""
+
+    def __init__(self, chains: Expectation) -> None:
+        self.chains = chains
+
+    def add(self, request: ExpectationRequest) -> Outcome:
+        return self.chains.add(replace(request, into=request.into.in_readings([()])))
 
 
 def start(hidden: int, X: torch.Tensor, seed: int, variance: float) -> hm.BoltzmannMachine:
@@ -177,7 +201,7 @@ def run(
     size, out = arguments.budget, arguments.out
     budget = dict(BUDGETS[size])
     budget["updates"] = arguments.updates or budget["updates"]
-    kernels = KERNELS if size == "quick" else paper_kernels(arguments.hot, arguments.slow)
+    kernels = KERNELS if size == "quick" else paper_kernels(arguments.hot, arguments.slow or arguments.joint)
     raw = torch.from_numpy(toy.gaussian_mixture(1000, kind, seed))
     mean, deviation = raw.mean(0), raw.std(0)
     if size == "paper":
@@ -199,9 +223,11 @@ def run(
         settings |= {"updates": budget["likelihood_updates"]}
     else:
         rule = hm.rules.noise_cd(sweeps, kernel=kernel, chains=BATCH)
+        if arguments.joint and not isinstance(kernel, Langevin):
+            rule = replace(rule, clamped=DrawnGivenData(), free=Drawn(rule.free))
     variance = 1.0 if size == "paper" else 0.06 if method in KERNELS else 0.015
     # A cosine over all updates hardly falls until a run that is ended early.
-    early = arguments.updates and method != "quadrature" and not arguments.slow
+    early = arguments.updates and method != "quadrature" and not (arguments.slow or arguments.joint)
     schedule = "constant" if early else "cosine"
     published = arguments.start == "published" or (arguments.start is None and size == "paper")
     hidden = budget["hidden"]
@@ -235,6 +261,7 @@ def run(
     return {
         "kind": kind, "method": method, "rule": rule.name, "bias": rule.bias, "seed": seed, **budget,
         "start": "published" if published else "data", "hot": arguments.hot, "slow": arguments.slow,
+        "joint": arguments.joint,
         "kernel": repr(kernel),
         "diverged": diverged, "log_likelihood": value, "truth": truth, "gap": value - truth,
         "weights": weights.tolist(), "weight_error": float((weights - WEIGHTS).abs().max()),
@@ -291,6 +318,7 @@ def main() -> None:
     parser.add_argument("--start", choices=("data", "published"), help="default: the budget's")
     parser.add_argument("--hot", action="store_true", help="the program's temperature, with --budget paper")
     parser.add_argument("--slow", action="store_true", help="variances at a hundredth of the rate, likewise")
+    parser.add_argument("--joint", action="store_true", help="Alg. 3 at one rate, likewise")
     parser.add_argument("--updates", type=int, help="ends runs early, at a constant rate")
     parser.add_argument("--compare", action="store_true", help="records gradients beside the exact ones")
     parser.add_argument("--seeds", type=int, default=10)
@@ -306,7 +334,7 @@ def main() -> None:
         for r in map(json.loads, lines)
     }
     heat = suffix(arguments)
-    some = (*PUBLISHED, HOT_PROPOSALS) if arguments.slow else PUBLISHED
+    some = (*PUBLISHED, HOT_PROPOSALS) if arguments.slow or arguments.joint else PUBLISHED
     names = arguments.only or list(some if arguments.budget == "paper" else METHODS[:-1])
     for seed in range(arguments.seeds):
         for name in names:
@@ -319,12 +347,9 @@ def main() -> None:
                     file.write(json.dumps(done[key]) + "\n")
                 if seed == 0:
                     machine.save(arguments.out / f"{kind}_{name}.safetensors", overwrite=True)
-    picture(
-        arguments.out,
-        budget,
-        names,
-        KERNELS if arguments.budget == "quick" else paper_kernels(arguments.hot, arguments.slow),
-    )
+    heat_of = arguments.hot, arguments.slow or arguments.joint
+    kernels = KERNELS if arguments.budget == "quick" else paper_kernels(*heat_of)
+    picture(arguments.out, budget, names, kernels)
     print(
         "medians over seeds; gap: mean log-likelihood of fresh draws minus that of the true density, in nats"
     )

@@ -23,7 +23,7 @@ from harmonium.backends.per_unit import change, copy, draw, log_odds, probabilit
 def run(
     hamiltonian: Machine, states: Sequence[Tensor], key: np.uint64, *,
     find_moves: Callable[[], Sequence[Any]], into: Any, weight: float, burn_in: int,
-) -> tuple[list[Tensor], float, float]:  # fmt: skip
+) -> tuple[list[Tensor], float, float] | None:  # fmt: skip
     """Runs free chains under a distribution that ``choice.small_chains`` serves, and adds their statistics.
 
     Args:
@@ -34,9 +34,12 @@ def run(
         into, weight, burn_in: as for ``chains.relax_alone``.
 
     Returns:
-        The states of the chains, the acceptance, and the mean squared jump in units of the variance.
+        The states of the chains, the acceptance, and the mean squared jump in units of the variance. None:
+        the sums are to read what is not there.
     """
-    moves = find_moves()
+    moves, drawn = find_moves(), into.readings is not None
+    if drawn and (any(into.readings) or moves[0].collapsed):
+        return None
     adjusted = np.array([move.adjusted for move in moves])
     cold = np.array([1 / move.temperature for move in moves])
     J = np.ascontiguousarray((hamiltonian.J[0].detach() * hamiltonian.beta).numpy())
@@ -53,7 +56,7 @@ def run(
     shares = min(SHARES, chains)
     sums = np.zeros((shares, n0)), np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     diagnostics = np.zeros((shares, 2))
-    sweeps = keep, spread, adjusted, cold, moves[0].collapsed, burn_in, weight
+    sweeps = keep, spread, adjusted, cold, moves[0].collapsed, burn_in, weight, drawn
     theta = linear.numpy(), precision.numpy()
     over(_run, shares, shares, sums, diagnostics, (J, hidden, *theta, v, h, key, *sweeps))
     first, second, third, pairs = (
@@ -71,9 +74,10 @@ def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arg
     They are weight · E[S | v] of sweeps after burn-in. ``hidden`` is bias, gain and lower value of the
     hidden units. ``adjusted`` and ``cold``, the inverse temperature, have an entry for each sweep, ``keep``
     and ``spread`` one for each sweep and visible unit. ``diagnostics`` sums acceptances and squared jumps.
+    ``drawn``: the sums read hidden units as they were drawn, not their means.
     """
     J, hidden, linear, precision, v_all, h_all, key, keep, spread, adjusted = arguments[:10]
-    cold, collapsed, burn_in, weight = arguments[10:]
+    cold, collapsed, burn_in, weight, drawn = arguments[10:]
     bias, gain, low = hidden
     lean = low / gain
     n0, n1 = J.shape
@@ -135,14 +139,15 @@ def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arg
                     fill(noise, state)
                     draw(up, low, noise, h)
                 if sweep >= burn_in:
+                    read = h if drawn else mean
                     for j in range(n1):
-                        h_part[j] += mean[j]
+                        h_part[j] += read[j]
                     for i in range(n0):
                         value = v[i]
                         v_sum[i] += weight * value
                         square_sum[i] -= 0.5 * weight * value * value
                         for j in range(n1):
-                            pair_part[i, j] += value * mean[j]
+                            pair_part[i, j] += value * read[j]
             for j in range(n1):
                 h_sum[j] += weight * h_part[j]
             for i in range(n0):
