@@ -19,9 +19,7 @@ Every run goes to --out as a line of results.jsonl as soon as it is done; a repe
 missing. With --budget paper a run also goes on from its last checkpoint: 256 hidden units, 100 sweeps and
 500,000 updates by SGD at 0.01, decayed by a cosine, on the draws as they are, by steps of 0.1 with 10 inner
 ones, from the published program's start: variances of 1, W from N(0, 1/(N+M)), all else 0 (--start data takes
-the one above). That program divides energies by the batch size of 100 and not the noise; --hot does so too:
-Gaussian units at temperature 100, and steps in units of the mean variance. --updates N ends a run early, as
-those by chains diverge within some thousand updates; --compare records their gradient beside the exact one,
+the one above). --updates N ends a run early; --compare records the gradient by chains beside the exact one,
 and --only quadrature takes the exact one in the same recipe (experiments/README.md).
 
 --slow is the recipe that learns both mixtures: ln σ² at a hundredth of the rate (Melchior et al. 2017), steps
@@ -67,22 +65,20 @@ SLOW = 0.01  # of the rate, for variances
 
 def suffix(settings: argparse.Namespace) -> str:
     """What a record's method is called beside that of another recipe."""
-    return "".join(f"_{name}" for name in ("hot", "slow", "joint") if getattr(settings, name, False))
+    return "".join(f"_{name}" for name in ("slow", "joint") if getattr(settings, name, False))
 
 
-def paper_kernels(hot: bool, slow: bool) -> dict[str, Kernel]:
-    """The paper's five samplers: α₀ is 10 before the division by the batch size."""
-    heat: dict[str, Any] = {"variance": "mean"} if hot or slow else {}
-    heat |= {"temperature": float(BATCH)} if hot else {}
+def paper_kernels(mean: bool) -> dict[str, Kernel]:
+    """The paper's samplers, by the mean variance or each unit's own: α₀ is 10 over the batch size."""
+    unit: dict[str, Any] = {"variance": "mean" if mean else "own"}
     step = 10 / BATCH
-    proposals = {"proposal_temperature": float(BATCH), **heat}
     return {
-        **({HOT_PROPOSALS: GibbsLangevin(step, 10, "metropolis", **proposals)} if slow else {}),
+        HOT_PROPOSALS: GibbsLangevin(step, 10, "metropolis", proposal_temperature=float(BATCH), **unit),
         "gibbs": Gibbs(),
-        "langevin": Langevin(step, adjust=None, anneal=True, **heat),
-        "langevin-adjusted": Langevin(step, anneal=True, **heat),
-        "gibbs-langevin": GibbsLangevin(step, 10, "none", **heat),
-        "gibbs-langevin-metropolis": GibbsLangevin(step, 10, "metropolis", **heat),
+        "langevin": Langevin(step, adjust=None, anneal=True, **unit),
+        "langevin-adjusted": Langevin(step, anneal=True, **unit),
+        "gibbs-langevin": GibbsLangevin(step, 10, "none", **unit),
+        "gibbs-langevin-metropolis": GibbsLangevin(step, 10, "metropolis", **unit),
     }
 
 
@@ -201,7 +197,7 @@ def run(
     size, out = arguments.budget, arguments.out
     budget = dict(BUDGETS[size])
     budget["updates"] = arguments.updates or budget["updates"]
-    kernels = KERNELS if size == "quick" else paper_kernels(arguments.hot, arguments.slow or arguments.joint)
+    kernels = KERNELS if size == "quick" else paper_kernels(arguments.slow or arguments.joint)
     raw = torch.from_numpy(toy.gaussian_mixture(1000, kind, seed))
     mean, deviation = raw.mean(0), raw.std(0)
     if size == "paper":
@@ -260,7 +256,7 @@ def run(
     variance = (deviation**2 / machine.layers[0].natural()[1]).tolist()
     return {
         "kind": kind, "method": method, "rule": rule.name, "bias": rule.bias, "seed": seed, **budget,
-        "start": "published" if published else "data", "hot": arguments.hot, "slow": arguments.slow,
+        "start": "published" if published else "data", "slow": arguments.slow,
         "joint": arguments.joint,
         "kernel": repr(kernel),
         "diverged": diverged, "log_likelihood": value, "truth": truth, "gap": value - truth,
@@ -316,8 +312,9 @@ def main() -> None:
     parser.add_argument("--budget", choices=sorted(BUDGETS), default="quick")
     parser.add_argument("--only", action="append", choices=METHODS, help="repeatable")
     parser.add_argument("--start", choices=("data", "published"), help="default: the budget's")
-    parser.add_argument("--hot", action="store_true", help="the program's temperature, with --budget paper")
-    parser.add_argument("--slow", action="store_true", help="variances at a hundredth of the rate, likewise")
+    parser.add_argument(
+        "--slow", action="store_true", help="variances at a hundredth of the rate, at full size"
+    )
     parser.add_argument("--joint", action="store_true", help="Alg. 3 at one rate, likewise")
     parser.add_argument("--updates", type=int, help="ends runs early, at a constant rate")
     parser.add_argument("--compare", action="store_true", help="records gradients beside the exact ones")
@@ -333,13 +330,13 @@ def main() -> None:
         (r["kind"], r["method"] + suffix(argparse.Namespace(**r)), r["seed"], r["hidden"]): r
         for r in map(json.loads, lines)
     }
-    heat = suffix(arguments)
+    recipe = suffix(arguments)
     some = (*PUBLISHED, HOT_PROPOSALS) if arguments.slow or arguments.joint else PUBLISHED
     names = arguments.only or list(some if arguments.budget == "paper" else METHODS[:-1])
     for seed in range(arguments.seeds):
         for name in names:
             for kind in KINDS:
-                key = (kind, name + heat, seed, budget["hidden"])
+                key = (kind, name + recipe, seed, budget["hidden"])
                 if key in done:
                     continue
                 done[key], machine = run(kind, name, seed, arguments)
@@ -347,8 +344,7 @@ def main() -> None:
                     file.write(json.dumps(done[key]) + "\n")
                 if seed == 0:
                     machine.save(arguments.out / f"{kind}_{name}.safetensors", overwrite=True)
-    heat_of = arguments.hot, arguments.slow or arguments.joint
-    kernels = KERNELS if arguments.budget == "quick" else paper_kernels(*heat_of)
+    kernels = KERNELS if arguments.budget == "quick" else paper_kernels(arguments.slow or arguments.joint)
     picture(arguments.out, budget, names, kernels)
     print(
         "medians over seeds; gap: mean log-likelihood of fresh draws minus that of the true density, in nats"
@@ -361,7 +357,7 @@ def main() -> None:
     for kind in KINDS:
         for name in names:
             hidden = budget["hidden"]
-            rows = [r for key, r in done.items() if key[:2] == (kind, name + heat) and key[3] == hidden]
+            rows = [r for key, r in done.items() if key[:2] == (kind, name + recipe) and key[3] == hidden]
             gaps, errors = [r["gap"] for r in rows], [r["weight_error"] for r in rows]
             print(
                 f"{kind:12} {name:26} {len(rows):5} {median(gaps):8.3f} {min(gaps):8.3f} "
