@@ -18,9 +18,9 @@ variance (docs/decisions/0003 has what happens otherwise).
 Every run goes to --out as a line of results.jsonl as soon as it is done; a repeated command runs what is
 missing. With --budget paper a run also goes on from its last checkpoint: 256 hidden units, 100 sweeps and
 500,000 updates by SGD at 0.01, decayed by a cosine, on the draws as they are, by steps of 0.1 with 10 inner
-ones, from the published program's start: variances of 1, W from N(0, 1/(N+M)), all else 0 (--start data takes
-the one above). --updates N ends a run early; --compare records the gradient by chains beside the exact one,
-and --only quadrature takes the exact one in the same recipe (experiments/README.md).
+ones, from the published program's start: variances of 1, W from N(0, 1/(N+M)), all else 0. --updates N ends a
+run early; --compare records the gradient by chains beside the exact one, and --only quadrature takes the exact
+one in the same recipe (experiments/README.md).
 
 --slow is the recipe that learns both mixtures: ln σ² at a hundredth of the rate (Melchior et al. 2017), steps
 of the mean variance, a cosine over all --updates, and else as published. It has a sixth sampler, whose
@@ -225,9 +225,8 @@ def run(
     # A cosine over all updates hardly falls until a run that is ended early.
     early = arguments.updates and method != "quadrature" and not (arguments.slow or arguments.joint)
     schedule = "constant" if early else "cosine"
-    published = arguments.start == "published" or (arguments.start is None and size == "paper")
     hidden = budget["hidden"]
-    machine = published_start(hidden, seed) if published else start(hidden, X, seed, variance)
+    machine = published_start(hidden, seed) if size == "paper" else start(hidden, X, seed, variance)
     clock, diverged, callbacks = Clock(), "", []
     if arguments.compare:
         callbacks.append(Compared(rule, X))
@@ -256,7 +255,7 @@ def run(
     variance = (deviation**2 / machine.layers[0].natural()[1]).tolist()
     return {
         "kind": kind, "method": method, "rule": rule.name, "bias": rule.bias, "seed": seed, **budget,
-        "start": "published" if published else "data", "slow": arguments.slow,
+        "start": "published" if size == "paper" else "data", "slow": arguments.slow,
         "joint": arguments.joint,
         "kernel": repr(kernel),
         "diverged": diverged, "log_likelihood": value, "truth": truth, "gap": value - truth,
@@ -311,7 +310,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--budget", choices=sorted(BUDGETS), default="quick")
     parser.add_argument("--only", action="append", choices=METHODS, help="repeatable")
-    parser.add_argument("--start", choices=("data", "published"), help="default: the budget's")
     parser.add_argument(
         "--slow", action="store_true", help="variances at a hundredth of the rate, at full size"
     )
