@@ -72,21 +72,14 @@ RECIPES = {  # rule, learning rate, schedule, optimiser
     **{f"cd-{k}": (rules.cd(k), 0.1, "cosine", "sgd") for k in (1, 5, 10, 20)},
     "exact": (rules.exact(), 0.02, "cosine", "adam"),
 }
-PAPER = {
-    "paper pcd-1": (rules.pcd(1, CHAINS), 0.1, "constant", "sgd"),
-    **{f"paper cd-{k}": (rules.cd(k), 0.1, "constant", "sgd") for k in (1, 2, 5, 10, 20)},
-    **{
-        f"paper cd-{k}, 1000 chains": (in_turn(rules.cd(k)), 0.1, "constant", "sgd")
-        for k in (1, 2, 5, 10, 20)
-    },
-    "paper ucd": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.1, "constant", "sgd"),
-    "paper ucd alg. 3": (
-        rules.ucd(chains=CHAINS, max_sweeps=100, pair_kernel=PUBLISHED_PAIRS),
-        0.1,
-        "constant",
-        "sgd",
-    ),
+PAPER_RULES = {
+    "pcd-1": rules.pcd(1, CHAINS),
+    **{f"cd-{k}": rules.cd(k) for k in (1, 2, 5, 10, 20)},
+    **{f"cd-{k}, 1000 chains": in_turn(rules.cd(k)) for k in (1, 2, 5, 10, 20)},
+    "ucd": rules.ucd(chains=CHAINS, max_sweeps=100),
+    "ucd alg. 3": rules.ucd(chains=CHAINS, max_sweeps=100, pair_kernel=PUBLISHED_PAIRS),
 }
+PAPER = {f"paper {name}": (rule, 0.1, "constant", "sgd") for name, rule in PAPER_RULES.items()}
 OFFERED = {"quick": RECIPES, "paper": PAPER}
 RECIPES = RECIPES | PAPER
 BUDGETS = {"quick": 10, "paper": 100}

@@ -18,9 +18,9 @@ variance (docs/decisions/0003 has what happens otherwise).
 Every run goes to --out as a line of results.jsonl as soon as it is done; a repeated command runs what is
 missing. With --budget paper a run also goes on from its last checkpoint: 256 hidden units, 100 sweeps and
 500,000 updates by SGD at 0.01, decayed by a cosine, on the draws as they are, by steps of 0.1 with 10 inner
-ones, from the published program's start: variances of 1, W from N(0, 1/(N+M)), all else 0. --updates N ends a
-run early; --compare records the gradient by chains beside the exact one, and --only quadrature takes the exact
-one in the same recipe (experiments/README.md).
+ones, from the published program's start: variances of 1, W from N(0, 1/(N+M)), all else 0. --updates N ends
+a run early; --compare records the gradient by chains beside the exact one, and --only quadrature takes the
+exact one in the same recipe (experiments/README.md).
 
 --slow is the recipe that learns both mixtures: ln σ² at a hundredth of the rate (Melchior et al. 2017), steps
 of the mean variance, a cosine over all --updates, and else as published. It has a sixth sampler, whose
@@ -197,7 +197,8 @@ def run(
     size, out = arguments.budget, arguments.out
     budget = dict(BUDGETS[size])
     budget["updates"] = arguments.updates or budget["updates"]
-    kernels = KERNELS if size == "quick" else paper_kernels(arguments.slow or arguments.joint)
+    mean_variance = arguments.slow or arguments.joint
+    kernels = KERNELS if size == "quick" else paper_kernels(mean_variance)
     raw = torch.from_numpy(toy.gaussian_mixture(1000, kind, seed))
     mean, deviation = raw.mean(0), raw.std(0)
     if size == "paper":
@@ -223,7 +224,7 @@ def run(
             rule = replace(rule, clamped=DrawnGivenData(), free=Drawn(rule.free))
     variance = 1.0 if size == "paper" else 0.06 if method in KERNELS else 0.015
     # A cosine over all updates hardly falls until a run that is ended early.
-    early = arguments.updates and method != "quadrature" and not (arguments.slow or arguments.joint)
+    early = arguments.updates and method != "quadrature" and not mean_variance
     schedule = "constant" if early else "cosine"
     hidden = budget["hidden"]
     machine = published_start(hidden, seed) if size == "paper" else start(hidden, X, seed, variance)
