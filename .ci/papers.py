@@ -334,9 +334,9 @@ PAPERS: dict[str, list[Row]] = {
         Row(
             "Fig. 6, CD-k on bars and stripes",
             lambda: "Median (range): "
-            + "; ".join(f"CD-{k} {constant(f'paper cd-{k}')}" for k in (1, 2, 5, 10, 20))
-            + f"; UCD {constant('paper ucd')}",
-            (CONSTANT,), 'bars_and_stripes.py --budget paper --only "paper cd-20" --seeds 3',
+            + "; ".join(f"CD-{k} {constant(f'paper cd-{k}, 1000 chains')}" for k in (1, 2, 5, 10, 20))
+            + f"; UCD {constant('paper ucd alg. 3')}",
+            (CONSTANT,), 'bars_and_stripes.py --budget paper --only "paper cd-20, 1000 chains" --seeds 5',
         ),
         Row(
             "Fig. 7, CD-k on the simulated machine",
@@ -364,10 +364,13 @@ PAPERS: dict[str, list[Row]] = {
         ),
         Row(
             "Fig. 10, CD-k on Fashion-MNIST",
-            lambda: "ln p of test images, of points with sample sizes of 20 and more: CD-10 "
-            + counted_points(read("fashion_cd.json")["results"]["cd-10"]),
+            lambda: "ln p of test images, of points with sample sizes of 20 and more: "
+            + "; ".join(
+                f"{name.upper()} {counted_points(points)}"
+                for name, points in read("fashion_cd.json")["results"].items()
+            ),
             ("fashion_cd.json",),
-            "mnist_ucd.py --budget longer --data fashion-mnist --only cd-10 --updates 2000",
+            "mnist_ucd.py --budget longer --data fashion-mnist --only cd-30 --updates 2000",
         ),
         Row(
             "Fig. 11, meeting times on Fashion-MNIST",

@@ -13,7 +13,7 @@ rate of 0.1 (the text has 0.01) and its cap of 100 sweeps.
 
 "paper ucd alg. 3" has the paper's pairs: one half-step coupled maximally and the other by common noise.
 "paper ucd" couples both maximally, in compiled code. "paper cd-5, 1000 chains" and the like begin 1000 chains
-at rows in turn, not 992.
+at rows drawn with replacement, not 992 at all rows alike.
 
 With --seconds every recipe trains for so much CPU time, its rate decayed over that time; what the likelihoods
 take is not counted. Every run goes to --out as a line of results.jsonl as soon as it is over; a repeated
@@ -45,19 +45,19 @@ rules = hm.rules
 PTT = rules.ptt(1, CHAINS, offers=CHAINS // 4)
 
 
-class FromEachRowInTurn(Expectation):
-    """Chains of CD from more rows than the batch has: row after row, as often as it takes."""
+class FromDrawnRows(Expectation):
+    """Chains of CD from rows of the batch drawn with replacement, as Qiu et al.'s program has them."""
 
     def __init__(self, chains: Expectation) -> None:
         self.chains = chains
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        rows = request.v[torch.arange(CHAINS) % len(request.v)]
-        return self.chains.add(replace(request, v=rows, fields={}))
+        drawn = torch.randint(len(request.v), (CHAINS,), generator=request.generator)
+        return self.chains.add(replace(request, v=request.v[drawn], fields={}))
 
 
-def in_turn(rule: hm.learning.Rule) -> hm.learning.Rule:
-    return replace(rule, name=f"{rule.name}, {CHAINS} chains", free=FromEachRowInTurn(rule.free))
+def from_drawn_rows(rule: hm.learning.Rule) -> hm.learning.Rule:
+    return replace(rule, name=f"{rule.name}, {CHAINS} chains", free=FromDrawnRows(rule.free))
 
 
 RECIPES = {  # rule, learning rate, schedule, optimiser
@@ -75,7 +75,7 @@ RECIPES = {  # rule, learning rate, schedule, optimiser
 PAPER_RULES = {
     "pcd-1": rules.pcd(1, CHAINS),
     **{f"cd-{k}": rules.cd(k) for k in (1, 2, 5, 10, 20)},
-    **{f"cd-{k}, 1000 chains": in_turn(rules.cd(k)) for k in (1, 2, 5, 10, 20)},
+    **{f"cd-{k}, 1000 chains": from_drawn_rows(rules.cd(k)) for k in (1, 2, 5, 10, 20)},
     "ucd": rules.ucd(chains=CHAINS, max_sweeps=100),
     "ucd alg. 3": rules.ucd(chains=CHAINS, max_sweeps=100, pair_kernel=PUBLISHED_PAIRS),
 }
