@@ -17,7 +17,7 @@ from torch import Tensor
 from harmonium._size_limit import check_claim
 from harmonium.data import Letters
 from harmonium.exchange._format import Exchanged, Format, begins_with, finite, misfit, parse_lines
-from harmonium.exchange._pairwise import Array, Pairwise, to_machine
+from harmonium.exchange._pairwise import Array, Pairwise, of_machine, to_machine
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import ALPHABETS
 
@@ -70,32 +70,27 @@ def _read(path: Path) -> Exchanged:
 
 
 def _write(machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-    layer, count = machine.layers[0], len(machine.layers)
-    if count != 1 or not layer.one_hot:
+    layer: Any = machine.layers[0]
+    if len(machine.layers) != 1 or not layer.one_hot:
         raise misfit(machine, "one layer of categorical visible units for adabmDCA")
-    bias: Any = layer.bias
-    sites, q = bias.shape
+    q = layer.n_states
     alphabet = (machine.metadata.get("encoder") or {}).get("alphabet", _usual_alphabet(q))
     if not isinstance(alphabet, str) or len(alphabet) != q:
         raise ValueError(
             f"machine: expected an alphabet of {q} letters, received {alphabet!r}; name it by "
             'machine.metadata["encoder"] = hm.data.Letters(alphabet).to_dict()'
         )
-    lines = []
-    if machine.edges:
-        J: Any = machine.hamiltonian().J.matrix(0).view(sites, q, sites, q).tolist()
-        pattern = machine.couplings[0].joined
-        joined = None if pattern is None else pattern.view(sites, q, sites, q)[:, 0, :, 0]
-        for i in range(sites):
-            for j in range(i + 1, sites):
-                if joined is None or joined[i, j]:
-                    lines += [
-                        f"J {i} {j} {alphabet[a]} {alphabet[b]} {J[i][a][j][b]:.17g}"
-                        for a in range(q)
-                        for b in range(q)
-                    ]
-    h: Any = bias.tolist()
-    lines += [f"h {i} {alphabet[a]} {h[i][a]:.17g}" for i in range(sites) for a in range(q)]
+    model = of_machine(machine, "adabmDCA")
+    lines = [
+        f"J {i} {j} {alphabet[a]} {alphabet[b]} {value:.17g}"
+        for (i, j), table in model.tables.items()
+        for (a, b), value in np.ndenumerate(table)
+    ]
+    lines += [
+        f"h {i} {alphabet[a]} {value:.17g}"
+        for i, field in enumerate(model.fields)
+        for a, value in enumerate(field.tolist())
+    ]
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.exchange._pairwise import Pairwise, of_machine, to_machine
-from harmonium.exchange._quadratic import Quadratic
-from harmonium.exchange._variables import units_of, values_of, variables_of
+from harmonium.couplings import Dense, Sparse
+from harmonium.exchange._pairwise import Array, Pairwise, of_machine, to_machine
+from harmonium.exchange._variables import Variable, name_variables, units_of, values_of, variables_of
+from harmonium.layers import Bernoulli, Spin
 from harmonium.machine import BoltzmannMachine, States, refuse_infinite
 
 
@@ -41,11 +42,11 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
         ValueError: a machine with other units, or with parameters that are not finite.
     """
     dimod = _import_dimod()
+    refuse_infinite(machine, forbidden=False)
     names = [x.label for x in variables_of(machine) if x.unit]
+    pairwise = of_machine(machine, "dimod")
     if any(layer.one_hot for layer in machine.layers):
-        refuse_infinite(machine, forbidden=False)
         model = dimod.DiscreteQuadraticModel()
-        pairwise = of_machine(machine, "dimod")
         for name, field in zip(names, pairwise.fields, strict=True):
             model.add_variable(len(field), label=name)
             model.set_linear(name, -field)
@@ -53,13 +54,27 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
             model.set_quadratic(names[i], names[j], -table)
         model.offset = machine.constant
         return model
-    quadratic = Quadratic.of_machine(machine)
-    model = dimod.BinaryQuadraticModel("SPIN" if quadratic.spins else "BINARY")
-    model.add_linear_from(zip(names, quadratic.linear.tolist(), strict=True))  # first, which gives the order
-    joined = zip(quadratic.pairs.tolist(), quadratic.values.tolist(), strict=True)
+    spins = all(layer.two_values == (-1.0, 1.0) for layer in machine.layers)
+    linear, quadratic, offset = _coefficients(pairwise, spins)
+    model = dimod.BinaryQuadraticModel("SPIN" if spins else "BINARY")
+    model.add_linear_from(zip(names, linear.tolist(), strict=True))  # first, which gives the order
+    joined = zip(pairwise.tables, quadratic.tolist(), strict=True)
     model.add_quadratic_from((names[i], names[j], value) for (i, j), value in joined)
-    model.offset = quadratic.constant
+    model.offset = offset
     return model
+
+
+def _coefficients(model: Pairwise, spins: bool) -> tuple[Array, Array, float]:
+    """Returns coefficients of variables and of pairs, and the constant of the energy, of two values each."""
+    pairs = np.array([*model.tables], dtype=np.int64).reshape(-1, 2)
+    fields, tables = np.stack(model.fields), np.reshape([*model.tables.values()], (-1, 2, 2))
+    linear, mixed = fields[:, 0] - fields[:, 1], tables[:, 0, 1] + tables[:, 1, 0]
+    quadratic = mixed - tables[:, 0, 0] - tables[:, 1, 1]
+    if spins:  # each is the change from -1 to 1 of the mean over the values of the others
+        return linear / 2, quadratic / 4, -model.constant
+    for side, change in enumerate((tables[:, 1, 0], tables[:, 0, 1])):  # from 0 to 1 at 0 of the others
+        np.add.at(linear, pairs[:, side], tables[:, 0, 0] - change)
+    return linear, quadratic, -model.constant - float(fields[:, 0].sum() + tables[:, 0, 0].sum())
 
 
 @torch.no_grad()
@@ -101,15 +116,30 @@ def from_dimod(model: Any) -> BoltzmannMachine:
                     tables[i, numbers[other]] = -np.array(model.get_quadratic(name, other, array=True))
         machine = to_machine(Pairwise(fields, tables, -offset), names, one_hot=True)
     else:
-        linear, (rows, columns, values), _ = model.to_numpy_vectors(names)
-        pairs = torch.from_numpy(np.stack([rows, columns], 1)[values != 0]).long()
-        biases, weights = (torch.from_numpy(x.astype(np.float64)) for x in (linear, values[values != 0]))
-        machine = Quadratic(model.vartype is dimod.SPIN, biases, pairs, weights, offset).to_machine(names)
+        machine = _of_two_values(model, names, offset)
     try:
         refuse_infinite(machine, forbidden=False)
     except ValueError as error:
         raise ValueError(f"model: {error}") from error
     machine.metadata["origin"] = {"form": "dimod"}
+    return machine
+
+
+def _of_two_values(model: Any, names: list[Any], offset: float) -> BoltzmannMachine:
+    """Returns the machine of a model of bits or spins, sparse unless all pairs are joined."""
+    n, (linear, (rows, columns, values), _) = len(names), model.to_numpy_vectors(names)
+    joined = values != 0
+    pairs = torch.from_numpy(np.stack([rows, columns], 1)[joined]).long().sort(1).values
+    J = -torch.from_numpy(values[joined].astype(np.float64))
+    whole = len(pairs) == n * (n - 1) // 2
+    layer = Spin(n) if model.vartype.name == "SPIN" else Bernoulli(n)
+    edges: Any = {(0, 0): Dense() if whole else Sparse(pairs)} if len(pairs) else []
+    machine = BoltzmannMachine([layer], edges, [0], seed=None).double()
+    machine.constant = offset
+    layer.bias.copy_(-torch.from_numpy(linear.astype(np.float64)))
+    if len(pairs):
+        machine.couplings[0].fill_(J.new_zeros(n, n).index_put(tuple(pairs.t()), J) if whole else J)
+    name_variables(machine, [Variable(label, (0, i)) for i, label in enumerate(names)])
     return machine
 
 

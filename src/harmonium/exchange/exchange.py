@@ -59,7 +59,12 @@ def read(
     if not path.is_file():
         raise FileNotFoundError(f"path: expected a file of another program, found none at {path}")
     try:
-        chosen = _recognise(path) if form == "auto" else FORMATS[form]
+        chosen = recognised(path) if form == "auto" else FORMATS[form]
+        if chosen is None:
+            known = "; ".join(f"{name} ({kind.program})" for name, kind in FORMATS.items())
+            raise ValueError(
+                f"expected a file of a known format, {known}; harmonium.load reads harmonium's own"
+            )
         options = {"update": update, "evidence": None if evidence is None else Path(evidence)}
         options = {name: value for name, value in options.items() if value is not None}
         for name in (name for name in options if name != chosen.option):
@@ -137,10 +142,3 @@ def write(
 def recognised(path: Path) -> Format | None:
     """Returns the format of a file by its beginning; None where it is of no other program."""
     return next((kind for kind in FORMATS.values() if kind.recognises(path)), None)
-
-
-def _recognise(path: Path) -> Format:
-    if chosen := recognised(path):
-        return chosen
-    known = "; ".join(f"{name} ({kind.program})" for name, kind in FORMATS.items())
-    raise ValueError(f"expected a file of a known format, {known}; harmonium.load reads harmonium's own")
