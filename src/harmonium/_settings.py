@@ -91,7 +91,7 @@ class Setting:
             TypeError, ValueError: it is not allowed.
         """
         kinds = get_args(self.kind) if get_origin(self.kind) in (Union, UnionType) else (self.kind,)
-        if self.kind is bool:
+        if bool in kinds and (self.kind is bool or value is not None):
             _checks.instance(value, name, bool | np.bool_, "True or False")
         if self.takes is None or (NoneType in kinds and value is None):
             return

@@ -204,6 +204,12 @@ class Sparse(RBM):
     l1: AtLeast0 = 0.0
 
 
+@pytest.mark.parametrize("value", ["no", 1])
+def test_a_choice_that_the_data_may_make_is_true_or_false(value) -> None:
+    with pytest.raises(TypeError, match="centred: expected True or False, received"):
+        small(RBM, centred=value).fit(BITS)
+
+
 def test_a_parameter_is_one_line() -> None:
     made = clone(Sparse(4, l1=0.3, max_updates=200, random_state=0))
     assert made.get_params()["l1"] == 0.3
