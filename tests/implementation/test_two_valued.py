@@ -18,7 +18,8 @@ import harmonium as hm
 from harmonium.backends import calls, choice, half_steps
 from harmonium.coupled import Block, CommonNoise, Gibbs, Maximal
 from harmonium.coupled.kernels import _find_field
-from harmonium.machine import Graph, Hamiltonian, Part
+from harmonium.coupled.meeting import run_pairs
+from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 from harmonium.machine.coupling_matrices import CouplingMatrices
 
 from .test_compiled import ROWS, TWO_VALUED, machine
@@ -143,6 +144,20 @@ def test_the_estimate_of_small_pairs_is_unbiased(horizon, pairs):
         exact_statistics(made.hamiltonian()),
     )
     assert z < limit
+
+
+@pytest.mark.parametrize("readings", [[()], [(0,)], [(0,), (1,)]], ids=str)
+def test_small_pairs_are_read_as_asked(readings):
+    """Sums over pairs are whole for the layers that no reading sums out, and only for these."""
+    made = TWO_VALUED["spin"]()
+    hamiltonian, generator = made.hamiltonian(), torch.Generator().manual_seed(2)
+    into = Statistics(hamiltonian).in_readings(readings)
+    run_pairs(hamiltonian, Gibbs(), made.random_states(40, seed=1), k=0, m=0, lag=1, max_sweeps=None,
+              generator=generator, into=into)  # fmt: skip
+    for l, theta in enumerate(into.thetas):
+        total = 40 * theta[0].double()
+        whole = bool((total - total.round()).abs().max() < 1e-4)
+        assert whole == all(l not in reading for reading in readings)
 
 
 def test_other_units_and_types_take_the_general_way():

@@ -188,7 +188,8 @@ def run_pairs(
     if max_sweeps is not None:
         _checks.positive_int(max_sweeps, "max_sweeps", minimum=max(m, lag))
     hidden_by_noise = pair_kernel.ends_by_noise if isinstance(pair_kernel, Gibbs) else None
-    if row_weights is None and hidden_by_noise is not None:
+    plain = row_weights is None and (into is None or into.readings is None)
+    if plain and hidden_by_noise is not None:
         ran = runs.run(
             "pairs", hamiltonian, start, generator, k=k, m=m, lag=lag, max_sweeps=max_sweeps,
             into=into, weight=weight, hidden_by_noise=hidden_by_noise,
