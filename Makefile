@@ -45,7 +45,7 @@ demo: $(PACKAGE)  ## train, evaluate and sample a real machine (DEMO_BUDGET=smal
 test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "$(MARKED)" $(PYTEST_ARGS)
 
-# Python 3.11 counts lines at two thirds of the time again, too much for every change.
+# Counting takes a third of the time again with Python 3.11, too much for every change.
 test-all: MARKED :=
 test-all: PYTEST_ARGS += --cov --cov-fail-under=95 --cov-report=term:skip-covered
 test-all: test  ## run it with the tests that are marked nightly, and count the lines that they run

@@ -189,7 +189,7 @@ def runs_of(recipe: str, updates: int) -> str:
                 f"{min(row['near_a_mode'] for row in rows):.2f}, σ² {variances}"
                 + (f", {diverged} diverged" if diverged else "")
             )
-    return "; ".join(told) + "."
+    return "; ".join(told)
 
 
 def ends(method: str) -> str:
@@ -413,13 +413,13 @@ PAPERS: dict[str, list[Row]] = {
     "Liao et al. 2022, Gaussian-Bernoulli machines": [
         Row(
             "Fig. 1(f), the isotropic mixture by Algorithm 3",
-            lambda: runs_of("joint", 500_000)[:-1],
+            lambda: runs_of("joint", 500_000),
             (MIXTURES,),
             "gaussian_mixtures.py --budget paper --joint --only gibbs-langevin-hot-proposals --seeds 1",
         ),
         Row(
             "Fig. 1, the paper's recipe, ln σ² at a hundredth of the rate",
-            lambda: f"{runs_of('slow', 15_000)} Over the paper's 500,000 updates: {runs_of('slow', 500_000)} "
+            lambda: f"{runs_of('slow', 15_000)}. Over the paper's 500,000 updates: {runs_of('slow', 500_000)}. "
             "None diverged but where it is said. With ln σ² at the rate of W, and proposals "
             "that are not hot, σ² falls to a thousandth in some hundred updates",
             (MIXTURES,), "gaussian_mixtures.py --budget paper --slow --updates 15000 --seeds 5", "gaussian_mixtures_slow.png",

@@ -129,7 +129,8 @@ def run(name: str, seed: int, updates: int | None, limit: float | None) -> dict[
     machine = normal_machine(16, 16, 0.1, torch.Generator().manual_seed(seed))
     # CD takes its chains from the batch: the rows are repeated to 1000 (992) chains, which leaves the data as
     # they are.
-    rows = X.repeat(CHAINS // len(X), 1) if rule.name.startswith("cd") and "chains" not in rule.name else X
+    in_batch = rule.name.startswith("cd") and not isinstance(rule.free, FromDrawnRows)
+    rows = X.repeat(CHAINS // len(X), 1) if in_batch else X
     # What is compiled or imported at first use is not counted.
     hm.train(
         normal_machine(16, 16, 0.1, torch.Generator()), rows, rule=rule, updates=200, record_every=200,

@@ -330,7 +330,8 @@ def main() -> None:
         for r in map(json.loads, lines)
     }
     recipe = suffix(arguments)
-    some = (*PUBLISHED, HOT_PROPOSALS) if arguments.slow or arguments.joint else PUBLISHED
+    mean_variance = arguments.slow or arguments.joint
+    some = (*PUBLISHED, HOT_PROPOSALS) if mean_variance else PUBLISHED
     names = arguments.only or list(some if arguments.budget == "paper" else METHODS[:-1])
     for seed in range(arguments.seeds):
         for name in names:
@@ -343,7 +344,7 @@ def main() -> None:
                     file.write(json.dumps(done[key]) + "\n")
                 if seed == 0:
                     machine.save(arguments.out / f"{kind}_{name}.safetensors", overwrite=True)
-    kernels = KERNELS if arguments.budget == "quick" else paper_kernels(arguments.slow or arguments.joint)
+    kernels = KERNELS if arguments.budget == "quick" else paper_kernels(mean_variance)
     picture(arguments.out, budget, names, kernels)
     print(
         "medians over seeds; gap: mean log-likelihood of fresh draws minus that of the true density, in nats"

@@ -91,9 +91,11 @@ class Setting:
             TypeError, ValueError: it is not allowed.
         """
         kinds = get_args(self.kind) if get_origin(self.kind) in (Union, UnionType) else (self.kind,)
-        if bool in kinds and (self.kind is bool or value is not None):
+        if NoneType in kinds and value is None:
+            return
+        if bool in kinds:
             _checks.instance(value, name, bool | np.bool_, "True or False")
-        if self.takes is None or (NoneType in kinds and value is None):
+        if self.takes is None:
             return
         if isinstance(self.takes, Interval):
             literals = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]

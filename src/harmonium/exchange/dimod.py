@@ -66,12 +66,12 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
 
 def _coefficients(model: Pairwise, spins: bool) -> tuple[Array, Array, float]:
     """Returns coefficients of variables and of pairs, and the constant of the energy, of two values each."""
-    pairs = np.array([*model.tables], dtype=np.int64).reshape(-1, 2)
     fields, tables = np.stack(model.fields), np.reshape([*model.tables.values()], (-1, 2, 2))
     linear, mixed = fields[:, 0] - fields[:, 1], tables[:, 0, 1] + tables[:, 1, 0]
     quadratic = mixed - tables[:, 0, 0] - tables[:, 1, 1]
     if spins:  # each is the change from -1 to 1 of the mean over the values of the others
         return linear / 2, quadratic / 4, -model.constant
+    pairs = np.array([*model.tables], dtype=np.int64).reshape(-1, 2)
     for side, change in enumerate((tables[:, 1, 0], tables[:, 0, 1])):  # from 0 to 1 at 0 of the others
         np.add.at(linear, pairs[:, side], tables[:, 0, 0] - change)
     return linear, quadratic, -model.constant - float(fields[:, 0].sum() + tables[:, 0, 0].sum())
